@@ -1,0 +1,304 @@
+"""`PretrainingDataset`: shards -> masked batches, each example a pure function of three numbers.
+
+The numbers are (seed, epoch, index). An epoch visits every index once, in an order that is a hash
+too, so nothing is kept between batches: workers, batch size and process change nothing, and a run
+resumes from its step.
+
+Suffixes: B batch, S sequence, P predictions.
+"""
+
+import operator
+import os
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_albert.data.manifest import Manifest, load_tokenizer
+from keras_albert.data.shuffling import shuffled
+from keras_albert.preprocessing.masking import (
+    MaskingVocabulary,
+    default_max_predictions,
+    mask_ngrams,
+)
+from keras_albert.preprocessing.randomness import example_keys
+from keras_albert.preprocessing.segments import (
+    OBJECTIVES,
+    Document,
+    draw_segments,
+    examples_in,
+    pack_pairs,
+)
+
+
+class PretrainingDataset(keras.utils.PyDataset):
+    """Batches for masked language modelling with sentence order, for `model.fit`.
+
+    The stream of examples does not end: item j is the example at place `j % num_examples` of epoch
+    `j // num_examples`, and `data[step]` is items `step * batch_size` onwards. Masks, segments and
+    order are drawn anew in each epoch. Give `fit` a `steps_per_epoch`, and `shuffle=False` (Keras
+    warns that it cannot shuffle a stream). To go on from step n, set `data.start_step = n`.
+
+    With `static=True` it ends: one pass in the shards' order, always with the draws of epoch 0, the
+    last batch as short as need be. Use that for held-out evaluation.
+
+    Args:
+        shards: directory that `prepare_corpus` wrote.
+        sequence_length: S, at least 5.
+        batch_size: B.
+        objective: `"sop"` (0: in order, 1: swapped), `"nsp"` (1: from another document) or
+            `"none"` (one segment, no label).
+        max_ngram: longest n-gram of words to mask.
+        seed: integer. Other seeds give other masks, segments and order.
+        mask_rate: share of the tokens to predict.
+        max_predictions: P, slots for predictions; None for `ceil(mask_rate * sequence_length)`.
+        short_sequence_probability: how often an example aims at a shorter, random length.
+        whole_words: whether to mask words rather than pieces.
+        static: see above.
+        shuffle: whether the order is random; else it is the shards'. `static` is never shuffled.
+        legacy: with `"sop"`, do as the original code does when a chunk has one sentence: take the
+            second segment from another document and label it 1.
+        tokenizer: checked to be the one that the shards were made with; None trusts them.
+        verify: whether to compare every shard's SHA-256 now (0.5 GB/s and core). Without, files
+            are checked for presence, size and number of records.
+        workers, use_multiprocessing, max_queue_size: as in `keras.utils.PyDataset`.
+
+    Indexing gives `(x, y, sample_weight)` of NumPy arrays:
+        x: `token_ids` (B, S) int32, `segment_ids` (B, S) int32, `padding_mask` (B, S) bool,
+            `mask_positions` (B, P) int32.
+        y: `mlm` (B, P) int32, `sentence` (B,) int32.
+        sample_weight: `mlm` (B, P) float32, 1 for a prediction and 0 for an unused slot;
+            `sentence` (B,) float32, ones.
+    With objective `"none"` there is no `sentence`.
+
+    Raises:
+        ValueError: for arguments outside these rules, shards that are missing or damaged (naming
+            the file), another tokenizer than the shards' (naming both).
+
+    Example:
+        ```python
+        data = keras_albert.PretrainingDataset("shards/", sequence_length=128, batch_size=64)
+        data.start_step = 1000
+        model.fit(data, epochs=10, steps_per_epoch=100, shuffle=False)
+        held_out = keras_albert.PretrainingDataset("shards/heldout", 128, 64, static=True)
+        model.evaluate(held_out)
+        ```
+    """
+
+    def __init__(
+        self,
+        shards: str | os.PathLike,
+        sequence_length: int = 512,
+        batch_size: int = 32,
+        objective: str = "sop",
+        max_ngram: int = 3,
+        seed: int = 0,
+        *,
+        mask_rate: float = 0.15,
+        max_predictions: int | None = None,
+        short_sequence_probability: float = 0.1,
+        whole_words: bool = True,
+        static: bool = False,
+        shuffle: bool = True,
+        legacy: bool = False,
+        tokenizer=None,
+        verify: bool = True,
+        workers: int = 1,
+        use_multiprocessing: bool = False,
+        max_queue_size: int = 10,
+    ):
+        super().__init__(workers, use_multiprocessing, max_queue_size)
+        if objective not in OBJECTIVES:
+            raise ValueError(f"`objective` must be one of {OBJECTIVES}. Received: {objective!r}")
+        for name, value in (("sequence_length", sequence_length), ("batch_size", batch_size)):
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"`{name}` must be a positive integer. Received: {value!r}")
+        self.shards = Path(os.path.expanduser(shards))
+        self.sequence_length = sequence_length
+        self.batch_size = batch_size
+        self.objective = objective
+        self.max_ngram = max_ngram
+        self.seed = seed
+        self.mask_rate = mask_rate
+        if max_predictions is None:
+            max_predictions = default_max_predictions(sequence_length, mask_rate)
+        self.max_predictions = max_predictions
+        self.short_sequence_probability = short_sequence_probability
+        self.whole_words = whole_words
+        self.static = static
+        self.shuffle = shuffle
+        self.legacy = legacy
+        self._start_step = 0
+
+        self.manifest = Manifest.load(self.shards)
+        self._tokenizer = self._checked(tokenizer)
+        self._vocabulary = MaskingVocabulary.from_tokenizer(self.tokenizer)
+        self._special_ids = tuple(
+            int(getattr(self.tokenizer, f"{name}_token_id")) for name in ("cls", "sep", "pad")
+        )
+        self._reader, index = self.manifest.open(self.shards, verify)
+        examples = examples_in(index[:, 0], sequence_length)
+        self._first_examples = np.concatenate([[0], np.cumsum(examples)])
+        self._documents = index[:, 1]
+        self.num_examples = int(self._first_examples[-1])
+        if not self.num_examples:
+            raise ValueError(
+                "Shards must hold a document of at least 2 tokens. "
+                f"Received: {self.manifest.num_tokens} tokens in {str(self.shards)!r}"
+            )
+        if (
+            objective == "nsp" or (objective == "sop" and legacy)
+        ) and self.manifest.num_documents < 2:
+            raise ValueError(
+                '`objective="nsp"` and `legacy` need at least two documents. '
+                f"Received: {self.manifest.num_documents} in {str(self.shards)!r}"
+            )
+        self.example(0)  # an argument outside its rule shows here, not in a worker
+
+    @property
+    def tokenizer(self):
+        """The tokenizer that the shards were made with."""
+        if self._tokenizer is None:
+            self._tokenizer = load_tokenizer(self.shards / "tokenizer")
+        return self._tokenizer
+
+    def __getstate__(self):
+        # Engines of tokenizers do not all survive a pickle; it is loaded again if asked for.
+        return {**self.__dict__, "_tokenizer": None}
+
+    @property
+    def start_step(self) -> int:
+        """The step that `data[0]` is."""
+        return self._start_step
+
+    @start_step.setter
+    def start_step(self, step: int):
+        if step < 0 or (self.static and step):
+            raise ValueError(
+                "`start_step` must be at least 0, and 0 with `static=True`. "
+                f"Received: {step} with static={self.static}"
+            )
+        self._start_step = operator.index(step)
+
+    @property
+    def num_batches(self) -> int | None:
+        """None, as the stream does not end; with `static`, the batches of the pass."""
+        return len(self) if self.static else None
+
+    def __len__(self) -> int:
+        """The number of batches that one pass takes."""
+        return -(-self.num_examples // self.batch_size)
+
+    def __getitem__(self, index: int):
+        if index < 0 or (self.static and index >= len(self)):
+            raise IndexError(f"No batch {index}: there are {len(self)} in a pass, from 0 on")
+        step = self._start_step + operator.index(index)
+        stop = (step + 1) * self.batch_size
+        if self.static:
+            stop = min(stop, self.num_examples)
+        item_B = np.arange(step * self.batch_size, stop)
+        epoch_B, place_B = np.divmod(item_B, self.num_examples)
+        if self.shuffle and not self.static:
+            place_B = shuffled(place_B, self.num_examples, self.seed, epoch_B)
+        rows, label_B, _ = self._rows(place_B, epoch_B)
+
+        y = {"mlm": rows.pop("mask_ids")}
+        sample_weight = {"mlm": rows.pop("mask_weights")}
+        if self.objective != "none":
+            y["sentence"] = label_B
+            sample_weight["sentence"] = np.ones(len(label_B), "float32")
+        return rows, y, sample_weight
+
+    def example(self, index: int, epoch: int = 0) -> dict:
+        """One example, the same as its row in a batch.
+
+        Args:
+            index: 0 to `num_examples` (exclusive), in the shards' order.
+            epoch: which epoch's draws.
+
+        Returns:
+            A dict of `token_ids`, `segment_ids`, `padding_mask` (S,), `mask_positions`, `mask_ids`,
+            `mask_weights` (P,), `sentence` (an int), and `segments`: the two arrays of token ids
+            before packing and masking (the second is None with objective `"none"`).
+
+        Raises:
+            ValueError: where there is no such example.
+        """
+        if not 0 <= index < self.num_examples or epoch < 0:
+            raise ValueError(
+                f"`index` must be in [0, {self.num_examples}) and `epoch` at least 0. "
+                f"Received: index={index}, epoch={epoch}"
+            )
+        rows, label_B, pairs = self._rows(np.array([index]), np.array([epoch]))
+        row = {name: array[0] for name, array in rows.items()}
+        return {**row, "sentence": int(label_B[0]), "segments": pairs[0][:2]}
+
+    def _rows(self, index_B: np.ndarray, epoch_B: np.ndarray):
+        """Returns (dict of (B, ...) arrays, labels (B,) int32, the B (a, b, label))."""
+        keys_B = example_keys(self.seed, epoch_B, index_B)
+        record_B = np.searchsorted(self._first_examples, index_B, side="right") - 1
+        first_B, end_B = self._first_examples[record_B], self._first_examples[record_B + 1]
+        pairs = [
+            draw_segments(
+                document,
+                ordinal,
+                count,
+                key,
+                sequence_length=self.sequence_length,
+                objective=self.objective,
+                short_sequence_probability=self.short_sequence_probability,
+                legacy=self.legacy,
+                random_document=lambda u, record=record: self._another(record, u),
+                word_starts_V=self._vocabulary.word_starts if self.whole_words else None,
+            )
+            for document, ordinal, count, key, record in zip(
+                self._read(record_B),
+                (index_B - first_B).tolist(),
+                (end_B - first_B).tolist(),
+                keys_B,
+                record_B,
+                strict=True,
+            )
+        ]
+        token_ids_BS, segment_ids_BS, padding_mask_BS = pack_pairs(
+            pairs, self.sequence_length, *self._special_ids
+        )
+        masked = mask_ngrams(
+            token_ids_BS,
+            keys_B,
+            vocabulary=self._vocabulary,
+            mask_rate=self.mask_rate,
+            max_predictions=self.max_predictions,
+            max_ngram=self.max_ngram,
+            whole_words=self.whole_words,
+        )
+        rows = {**masked, "segment_ids": segment_ids_BS, "padding_mask": padding_mask_BS}
+        return rows, np.array([label for _, _, label in pairs], "int32"), pairs
+
+    def _read(self, records: np.ndarray) -> list[Document]:
+        return [
+            Document(token_ids, np.cumsum(lengths, dtype="int64"))
+            for token_ids, lengths in self._reader.read(records)
+        ]
+
+    def _another(self, record: int, u: float) -> Document:
+        """A record of another document than this record's, uniformly by `u` in [0, 1)."""
+        own = self._documents[record]  # its records stand together
+        first, end = np.searchsorted(self._documents, [own, own + 1])
+        chosen = int(u * (len(self._documents) - (end - first)))
+        return self._read([chosen if chosen < first else chosen + (end - first)])[0]
+
+    def _checked(self, tokenizer):
+        """The tokenizer given, or else the shards' own; the manifest's in either case."""
+        whose = "`tokenizer`" if tokenizer is not None else f"{self.shards}/tokenizer"
+        if tokenizer is None:
+            tokenizer = load_tokenizer(self.shards / "tokenizer")
+        made_with, received = self.manifest.tokenizer["fingerprint"], tokenizer.fingerprint()
+        if received != made_with:
+            raise ValueError(
+                "The tokenizer must be the one that the shards were made with: prepare the corpus "
+                f"again or leave `tokenizer` out. Received: {type(tokenizer).__name__} "
+                f"{received} as {whose}; the shards have {self.manifest.tokenizer['class_name']} "
+                f"{made_with}"
+            )
+        return tokenizer

@@ -1,0 +1,16 @@
+"""Text -> token ids -> model inputs. Nothing here knows of models."""
+
+from keras_albert.preprocessing.albert_tokenizer import AlbertTokenizer
+from keras_albert.preprocessing.bert_tokenizer import BertTokenizer
+from keras_albert.preprocessing.masking import NGramMaskGenerator
+from keras_albert.preprocessing.packing import AlbertPreprocessor, SegmentPacker
+from keras_albert.preprocessing.pretraining import AlbertPretrainerPreprocessor
+
+__all__ = [
+    "AlbertPreprocessor",
+    "AlbertPretrainerPreprocessor",
+    "AlbertTokenizer",
+    "BertTokenizer",
+    "NGramMaskGenerator",
+    "SegmentPacker",
+]

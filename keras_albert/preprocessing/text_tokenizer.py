@@ -1,0 +1,89 @@
+"""What the two tokenizers share: batches to ids, the mask token in a text, fingerprints."""
+
+import hashlib
+import json
+
+import numpy as np
+from keras_hub.src.utils.tensor_utils import canonicalize_python_string_inputs, restore_outer_shape
+
+
+class TextTokenizer:
+    """Mixed into a KerasHub tokenizer that defines `encode_batch` and `_vocabulary_bytes`."""
+
+    @property
+    def special_token_ids(self):
+        """Ids of the special tokens, the unknown token among them: a sorted list."""
+        return sorted(super().special_token_ids)
+
+    def encode_with_mask(self, text):
+        """Encode a text in which the mask token stands for itself, as in `"Paris is [MASK]."`.
+
+        Args:
+            text: `str` or UTF-8 `bytes`.
+
+        Returns:
+            A list of ids, with `mask_token_id` for every `mask_token` in the text.
+
+        Example:
+        >>> tokenizer.encode_with_mask("the capital of [MASK] is paris")
+        [14, 1057, 16, 4, 25, 1162]
+        """
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", errors="replace")
+        first, *rest = self.encode_batch(text.split(self.mask_token))
+        return first + [id for part in rest for id in (self.mask_token_id, *part)]
+
+    def fingerprint(self):
+        """Name the mapping from text to ids: the same fingerprint, the same ids.
+
+        Returns:
+            The SHA-256, in hexadecimal, of the class, its normalisation and its vocabulary.
+        """
+        self._check_vocabulary()
+        settings = [type(self).__name__, self._normalization()]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+        digest.update(self._vocabulary_bytes())
+        return digest.hexdigest()
+
+    def _tokenize_texts(self, inputs):
+        """Tokenize without TensorFlow whatever form the strings come in."""
+        texts, batched, outer_shape = canonicalize_python_string_inputs(inputs, errors="replace")
+        ids = self.encode_batch(texts)
+        if self.sequence_length:
+            length, pad = self.sequence_length, self.pad_token_id
+            ids = [row[:length] + [pad] * (length - len(row)) for row in ids]
+            ids = np.array(ids, dtype=self.compute_dtype)
+        if outer_shape is not None:
+            return restore_outer_shape(ids, outer_shape)
+        if batched:
+            return ids
+        return np.array(ids[0], dtype=self.compute_dtype)
+
+    def _shape_tokens_tf(self, tokens, unbatched):
+        """Give ragged ids (B, None) the shape that the inputs and `sequence_length` ask for."""
+        import tensorflow as tf
+
+        if self.sequence_length:
+            shape = [*tokens.shape.as_list()[:-1], self.sequence_length]
+            tokens = tokens.to_tensor(shape=shape, default_value=self.pad_token_id)
+        return tf.squeeze(tokens, 0) if unbatched else tokens
+
+
+def refuse(kwargs, names, reason):
+    """Refuse options of KerasHub's base class that have no meaning here.
+
+    Raises:
+        ValueError: one of `names` is among the keyword arguments.
+    """
+    for name in names:
+        if name in kwargs:
+            raise ValueError(f"`{name}` is not an option: {reason}. Received: {kwargs[name]!r}")
+
+
+def check_integer_dtype(dtype):
+    """Raise a ValueError unless ids of this type are integers."""
+    if "int" not in str(dtype):
+        raise ValueError(
+            "A tokenizer's `dtype` must be an integer type; `id_to_token` gives the strings. "
+            f"Received: {dtype!r}"
+        )

@@ -1,0 +1,266 @@
+"""Training vocabularies from text: SentencePiece as ALBERT's was made, WordPiece as BERT's.
+
+Both are functions of the texts alone: no seed, no clock, no hash order.
+"""
+
+import collections
+import glob
+import io
+import os
+import re
+import tempfile
+from pathlib import Path
+
+ALBERT_CONTROL = ("[CLS]", "[SEP]", "[MASK]")
+ALBERT_SYMBOLS = ("(", ")", '"', "-", ".", "\u2013", "\u00a3", "\u20ac")
+BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_MAX_LINE_BYTES = 4192  # SentencePiece's default; the trainer skips longer lines
+_RESERVED = "\u2585"  # SentencePiece marks the unknown with it, and skips lines that contain it
+
+
+def iterate_texts(files):
+    """Stream the texts that `train(files)` names.
+
+    Args:
+        files: a path or glob, a list or tuple of them (UTF-8, one text a line; a byte order mark
+            and CRLF change nothing), or any other iterable, which gives the texts themselves.
+
+    Yields:
+        `str`, one line or text at a time.
+
+    Raises:
+        FileNotFoundError: a path or glob matches no file.
+        ValueError: a line is not UTF-8, or a text is not a string.
+    """
+    if isinstance(files, (str, os.PathLike)):
+        files = [files]
+    if not isinstance(files, (list, tuple)):
+        for number, text in enumerate(files):
+            if not isinstance(text, str):
+                raise ValueError(
+                    f"Training texts must be strings. Received: text {number}, {text!r}"
+                )
+            yield text
+        return
+    for path in _expand(files):
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise ValueError(
+                        "Training files must be UTF-8 text: convert the file first. "
+                        f"Received: {path!r}, line {number}, {error.reason}"
+                    ) from error
+                yield text.rstrip("\r\n")
+
+
+def _expand(patterns):
+    """Paths and globs to a list of paths, those of one glob in alphabetical order."""
+    paths = []
+    for pattern in map(os.fspath, patterns):
+        found = [pattern] if os.path.isfile(pattern) else sorted(glob.glob(pattern, recursive=True))
+        found = [path for path in found if os.path.isfile(path)]
+        if not found:
+            raise FileNotFoundError(
+                "Training files must exist; texts themselves are passed as `iter(texts)`. "
+                f"Received: {pattern[:200]!r}"
+            )
+        paths += found
+    return paths
+
+
+def split_line(text, max_bytes=_MAX_LINE_BYTES):
+    """Cut a text at its spaces into parts of at most `max_bytes` bytes; nothing is lost.
+
+    A word longer than that is cut between characters.
+    """
+    data = text.encode("utf-8")
+    start = 0
+    while len(data) - start > max_bytes:
+        end = data.rfind(b" ", start, start + max_bytes + 1)
+        if end <= start:
+            end = start + max_bytes
+            while data[end] & 0xC0 == 0x80:  # inside a character
+                end -= 1
+        yield data[start:end].decode("utf-8")
+        start = end + (data[end : end + 1] == b" ")
+    yield data[start:].decode("utf-8")
+
+
+def train_sentencepiece(
+    files, vocabulary_size, output, *, normalize, character_coverage, max_sentences
+):
+    """Train a SentencePiece unigram model with the settings inside ALBERT's released model.
+
+    Args:
+        files: see `iterate_texts`.
+        vocabulary_size: int. Number of pieces.
+        output: path to write the model to, or `None`.
+        normalize: function of a text; what it returns is trained on.
+        character_coverage: float.
+        max_sentences: int. A larger corpus is sampled down to so many lines.
+
+    Returns:
+        The model's `bytes`.
+
+    Raises:
+        FileNotFoundError: a path or glob matches no file.
+        ValueError: no text, or a `vocabulary_size` that the text does not allow.
+    """
+    import sentencepiece
+
+    failures = []  # the trainer turns what its iterator raises into a message
+    lines_read = 0
+
+    def lines():
+        nonlocal lines_read
+        try:
+            for text in iterate_texts(files):
+                for line in split_line(normalize(text).replace(_RESERVED, " ")):
+                    if line and not line.isspace():
+                        lines_read += 1
+                        yield line
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    model = io.BytesIO()
+    # The trainer samples from a corpus of more than `max_sentences` lines with this generator.
+    sentencepiece.set_random_generator_seed(0)
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=lines(),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=vocabulary_size,
+            character_coverage=character_coverage,
+            input_sentence_size=max_sentences,
+            shuffle_input_sentence=True,
+            max_sentence_length=_MAX_LINE_BYTES,
+            normalization_rule_name="nmt_nfkc",
+            control_symbols=list(ALBERT_CONTROL),
+            user_defined_symbols=list(ALBERT_SYMBOLS),
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            num_threads=16,  # counts are summed per thread: a fixed number keeps their rounding
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if failures:
+            raise failures[0] from None
+        if not lines_read:
+            raise _no_text(files) from None
+        raise _sentencepiece_error(error, vocabulary_size) from error
+    if output is not None:
+        write_whole(output, model.getvalue())
+    return model.getvalue()
+
+
+def _sentencepiece_error(error, vocabulary_size):
+    message = str(error)
+    largest = re.search(r"too high \(\d+\)\. Please set it to a value <= (\d+)", message)
+    if largest:
+        return _too_large(largest[1], vocabulary_size)
+    if "smaller than required_chars" in message:
+        return ValueError(
+            "`vocabulary_size` must leave room for every character of the text: raise it, or lower "
+            f"`character_coverage`. Received: vocabulary_size={vocabulary_size}; {message}"
+        )
+    return ValueError(
+        f"SentencePiece cannot train on this text. "
+        f"Received: vocabulary_size={vocabulary_size}; {message}"
+    )
+
+
+def _no_text(files):
+    return ValueError(f"A vocabulary must be trained on some text. Received: none in {files!r}")
+
+
+def _too_large(largest, vocabulary_size):
+    return ValueError(
+        f"`vocabulary_size` must be at most {largest} for this text: lower it, or add text. "
+        f"Received: vocabulary_size={vocabulary_size}"
+    )
+
+
+def train_wordpiece(files, vocabulary_size, output, *, split, max_characters):
+    """Train a WordPiece vocabulary with the `tokenizers` library.
+
+    Args:
+        files: see `iterate_texts`.
+        vocabulary_size: int. Number of tokens.
+        output: path to write the vocabulary to, one token a line, or `None`.
+        split: function of a text that returns its words.
+        max_characters: int. So many of the commonest characters are kept.
+
+    Returns:
+        A list of tokens.
+
+    Raises:
+        FileNotFoundError: a path or glob matches no file.
+        ValueError: no text, or a `vocabulary_size` that the text does not allow.
+    """
+    import tokenizers
+
+    words = collections.Counter()
+    for text in iterate_texts(files):
+        words.update(split(text))
+    if not words:
+        raise _no_text(files)
+    characters = collections.Counter()
+    for word, count in words.items():
+        for character in word:
+            characters[character] += count
+    kept = sorted(characters, key=lambda character: (-characters[character], character))
+    alphabet = sorted(kept[:max_characters])
+    # The trainer numbers the ## characters in the order of a hash table; named first, they, and
+    # every merge that ties on them, have the same ids each time.
+    first = [*BERT_SPECIAL, *alphabet, *(f"##{character}" for character in alphabet)]
+    if vocabulary_size < len(first):
+        raise ValueError(
+            f"`vocabulary_size` must be at least {len(first)} for the characters of this text: "
+            f"raise it, or lower `max_characters`. Received: vocabulary_size={vocabulary_size}"
+        )
+    allowed = set(alphabet)
+    model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+    model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=vocabulary_size, special_tokens=first, show_progress=False
+    )
+    model.train_from_iterator(
+        (
+            " ".join([word] * min(1_000, count - done))
+            for word, count in sorted(words.items())
+            if allowed.issuperset(word)
+            for done in range(0, count, 1_000)
+        ),
+        trainer,
+    )
+    ids = model.get_vocab(with_added_tokens=False)
+    tokens = sorted(ids, key=ids.get)
+    if len(tokens) < vocabulary_size:
+        raise _too_large(len(tokens), vocabulary_size)
+    if output is not None:
+        write_whole(output, "".join(f"{token}\n" for token in tokens).encode())
+    return tokens
+
+
+def write_whole(path, data):
+    """Write a file so that it has its name only once it is whole."""
+    path = Path(os.fspath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        dir=path.parent, prefix=f".{path.name}.", delete=False
+    ) as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o644)  # a temporary file is private
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise

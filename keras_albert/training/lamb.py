@@ -1,0 +1,132 @@
+"""LAMB as ALBERT's released code uses it, which is not `keras.optimizers.Lamb`."""
+
+import re
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_albert")
+class Lamb(keras.optimizers.Optimizer):
+    """Layer-wise adaptive moments, without bias correction, with the decay inside the ratio.
+
+    m = beta_1 m + (1 - beta_1) g,   v = beta_2 v + (1 - beta_2) g^2
+    update = m / (sqrt(v) + epsilon) + weight_decay * w
+    w = w - rate * ratio * update,   ratio = |w| / |update|, or 1 where either norm is 0
+
+    `keras.optimizers.Lamb` corrects the bias, decays outside the ratio, and adapts every variable.
+    Here, variables that `exclude` matches (LayerNorm and biases) get no decay and ratio 1.
+
+    Args:
+        learning_rate: a float or a `keras.optimizers.schedules.LearningRateSchedule`.
+        weight_decay: rate of decay, inside the update. None or 0 for none.
+        beta_1, beta_2: decay of the two moments.
+        epsilon: added to sqrt(v).
+        exclude: regular expressions searched for in a variable's path; a match excludes it from
+            decay and adaptation.
+        global_clipnorm: gradients are scaled down to this global norm first. None for no clipping.
+        name: of the optimizer.
+        **kwargs: other arguments of `keras.optimizers.Optimizer`.
+
+    Raises:
+        ValueError: a beta outside [0, 1), a negative rate, an expression that does not compile.
+
+    Source: You et al. (2020), Algorithm 2; `LAMBOptimizer` of Google's ALBERT.
+
+    Example:
+    ```python
+    schedule = keras_albert.WarmupPolynomialDecay(
+        1.76e-3, warmup_steps=3125, total_steps=125_000
+    )
+    model.compile(optimizer=keras_albert.Lamb(schedule, weight_decay=0.01))
+    ```
+    """
+
+    def __init__(
+        self,
+        learning_rate=1e-3,
+        weight_decay=0.01,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-6,
+        exclude=("layer_norm", "LayerNorm", "bias"),
+        global_clipnorm=1.0,
+        name="lamb",
+        **kwargs,
+    ):
+        super().__init__(
+            learning_rate=learning_rate,
+            weight_decay=weight_decay or None,
+            global_clipnorm=global_clipnorm,
+            name=name,
+            **kwargs,
+        )
+        for argument, value in (("beta_1", beta_1), ("beta_2", beta_2)):
+            if not 0 <= value < 1:
+                raise ValueError(f"`{argument}` must be in [0, 1). Received: {value}")
+        if (weight_decay or 0) < 0 or epsilon <= 0:
+            raise ValueError(
+                "`weight_decay` must not be negative and `epsilon` must be above 0. "
+                f"Received: weight_decay={weight_decay}, epsilon={epsilon}"
+            )
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.exclude = [exclude] if isinstance(exclude, str) else list(exclude)
+        try:
+            self._exclude_patterns = [re.compile(pattern) for pattern in self.exclude]
+        except re.error as error:
+            raise ValueError(
+                f"`exclude` holds regular expressions, and one does not compile: {error}. "
+                f"Received: {self.exclude}"
+            ) from error
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self._momentums, self._velocities = self.add_optimizer_variables(
+            variables, ["momentum", "velocity"]
+        )
+        # By index: under TensorFlow `update_step` is handed a variable that knows no path.
+        self._excluded = [
+            any(pattern.search(variable.path) for pattern in self._exclude_patterns)
+            for variable in variables
+        ]
+
+    def _apply_weight_decay(self, variables):
+        """Nothing: the decay is part of the update, so that the trust ratio scales it."""
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        dtype = variable.dtype
+        rate = ops.cast(learning_rate, dtype)
+        gradient = ops.cast(gradient, dtype)
+        m, v = self._momentums[index], self._velocities[index]
+        self.assign(m, self.beta_1 * m + (1 - self.beta_1) * gradient)
+        self.assign(v, self.beta_2 * v + (1 - self.beta_2) * ops.square(gradient))
+        update = m / (ops.sqrt(v) + self.epsilon)
+        if not self._excluded[index]:
+            weight = ops.convert_to_tensor(variable)
+            update = update + (self.weight_decay or 0.0) * weight
+            rate = rate * _trust_ratio(weight, update)
+        self.assign_sub(variable, rate * update)
+
+    def get_config(self):
+        config = super().get_config()
+        config.update(
+            {
+                "beta_1": self.beta_1,
+                "beta_2": self.beta_2,
+                "epsilon": self.epsilon,
+                "exclude": self.exclude,
+            }
+        )
+        return config
+
+
+def _trust_ratio(weight, update):
+    weight_norm = ops.sqrt(ops.sum(ops.square(weight)))
+    update_norm = ops.sqrt(ops.sum(ops.square(update)))
+    usable = ops.logical_and(weight_norm > 0, update_norm > 0)
+    return ops.where(usable, weight_norm / ops.where(usable, update_norm, 1.0), 1.0)

@@ -1,0 +1,257 @@
+"""Pretrain an ALBERT on raw text, measure what it learned, fill masks, and save it.
+
+    python recipes/pretrain.py                                  # Python's own language reference
+    python recipes/pretrain.py --files "books/*.md" --steps 20000
+    keras-albert pretrain --help                                # the same, installed
+
+Without arguments: trains a SentencePiece tokenizer on the language reference that every Python
+ships (0.5 MB, 79 documents), prepares shards, pretrains `albert_tiny`, and measures it on documents
+that it has not seen. KERAS_BACKEND chooses tensorflow (the default), jax or torch.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # the start-up notes of TensorFlow
+
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+
+import keras_albert  # noqa: E402
+
+OUTPUT = "run"
+PRESET = "albert_tiny"
+VOCABULARY_SIZE = 2_000
+SEQUENCE_LENGTH = 128
+BATCH_SIZE = 32
+STEPS = 1_000
+LEARNING_RATE = 2e-3
+WARMUP_SHARE = 0.1
+HOLDOUT = 0.1
+EVALUATIONS = 10
+PROMPTS = (
+    "The [MASK] statement is used to define a new function.",
+    "If the object has no such attribute, an AttributeError is [MASK].",
+    "The value of the expression is returned to the [MASK].",
+)
+
+
+def main(arguments=None):
+    """Run the recipe; `arguments` are a list of strings, the command line's by default."""
+    args = parse(arguments)
+    keras.utils.set_random_seed(args.seed)
+    output = pathlib.Path(args.output)
+    output.mkdir(parents=True, exist_ok=True)
+    print(f"keras_albert {keras_albert.__version__} on {keras.backend.backend()}, into {output}/")
+
+    # 1. Text -> tokenizer -> shards of token ids.
+    tokenizer = make_tokenizer(args, output)
+    corpus = keras_albert.prepare_corpus(
+        args.files or iter(language_reference()),
+        output / "shards",
+        tokenizer=tokenizer,
+        sentences=args.sentences,
+        holdout=args.holdout,
+        overwrite=True,
+    )
+    print(f"{corpus.num_documents:,} documents, {corpus.num_tokens:,} tokens to train on")
+
+    # 2. Shards -> batches. The held-out ones are the same at every evaluation.
+    options = {
+        "sequence_length": args.sequence_length,
+        "objective": args.objective,
+        "max_ngram": args.max_ngram,
+    }
+    training = keras_albert.PretrainingDataset(
+        output / "shards", batch_size=args.batch_size, seed=args.seed, **options
+    )
+    heldout = keras_albert.PretrainingDataset(
+        output / "shards" / "heldout", batch_size=args.batch_size, static=True, **options
+    )
+
+    # 3. The model.
+    backbone = keras_albert.AlbertBackbone.from_preset(
+        args.preset,
+        load_weights=False,
+        vocabulary_size=tokenizer.vocabulary_size(),
+        max_sequence_length=max(args.sequence_length, 512),
+    )
+    preprocessor = keras_albert.AlbertPretrainerPreprocessor(
+        tokenizer, sequence_length=args.sequence_length
+    )
+    model = keras_albert.AlbertPretrainer(backbone, preprocessor, objective=args.objective)
+    schedule = keras_albert.WarmupPolynomialDecay(
+        args.learning_rate, int(args.steps * WARMUP_SHARE), args.steps
+    )
+    model.compile(optimizer=keras_albert.Lamb(schedule))
+    print(
+        f"{args.preset}: {backbone.num_layers} layers, {model.count_params():,} parameters; "
+        f"{args.steps:,} steps of {args.batch_size} x {args.sequence_length} tokens, "
+        f"{training.num_examples:,} examples an epoch"
+    )
+
+    # 4. Training, with an evaluation on held-out documents now and then.
+    steps_per_epoch = max(1, args.steps // args.evaluations)
+    started = time.monotonic()
+    history = model.fit(
+        training,
+        steps_per_epoch=steps_per_epoch,
+        epochs=args.steps // steps_per_epoch,
+        validation_data=heldout,
+        callbacks=[keras.callbacks.CSVLogger(output / "log.csv")],
+    )
+    minutes = (time.monotonic() - started) / 60
+
+    # 5. What it learned.
+    scores = model.evaluate(heldout, return_dict=True, verbose=0)
+    report(args, scores, baselines(training, heldout), minutes)
+    plot(history.history, steps_per_epoch, baselines(training, heldout), output / "curves.png")
+    for text in args.prompts or PROMPTS:
+        print(f"\n{text}")
+        for token, probability, _ in model.fill_mask(text, top_k=5):
+            print(f"  {probability:6.1%}  {token}")
+
+    # 6. Saved: a preset for fine-tuning, and one file for Keras.
+    save(model, output)
+
+
+def language_reference():
+    """The topics of Python's language reference, one document each, a paragraph a line."""
+    from pydoc_data.topics import topics
+
+    for text in topics.values():
+        paragraphs = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
+        yield "\n".join(re.sub(r"[*=~^-]{3,}", "", paragraph) for paragraph in paragraphs)
+
+
+def make_tokenizer(args, output):
+    """Load the tokenizer that was asked for, or train one on the corpus."""
+    if args.tokenizer:
+        if str(args.tokenizer).endswith(".txt"):
+            return keras_albert.BertTokenizer(args.tokenizer)
+        return keras_albert.AlbertTokenizer(args.tokenizer)
+    print(f"Training a tokenizer of {args.vocabulary_size:,} pieces ...")
+    return keras_albert.AlbertTokenizer.train(
+        args.files or language_reference(),
+        vocabulary_size=args.vocabulary_size,
+        output=output / "spiece.model",
+    )
+
+
+def baselines(training, heldout):
+    """Held-out accuracy without a model: the most frequent token and the more frequent order.
+
+    The most frequent token is that of masked training tokens, the order that of held-out pairs.
+    """
+    counts = np.zeros(training.manifest.tokenizer["vocabulary_size"], "int64")
+    for step in range(min(len(training), 100)):
+        _, y, weight = training[step]
+        counts += np.bincount(y["mlm"][weight["mlm"] > 0], minlength=len(counts))
+    hits = total = swapped = pairs = 0
+    for step in range(len(heldout)):
+        _, y, weight = heldout[step]
+        targets = y["mlm"][weight["mlm"] > 0]
+        hits += (targets == counts.argmax()).sum()
+        total += len(targets)
+        if "sentence" in y:
+            swapped += y["sentence"].sum()
+            pairs += len(y["sentence"])
+    order = max(swapped, pairs - swapped) / pairs if pairs else None
+    return {"token": hits / total, "order": order, "tokens": total, "pairs": pairs}
+
+
+def report(args, scores, baseline, minutes):
+    """Print held-out accuracies beside their baselines."""
+    print(f"\nTrained for {minutes:.1f} minutes. On held-out documents:")
+    print(
+        f"  masked tokens   {scores['mlm_accuracy']:6.1%}   most frequent token "
+        f"{baseline['token']:6.1%}   ({baseline['tokens']:,} tokens)"
+    )
+    if "sentence_accuracy" in scores:
+        error = 0.5 / np.sqrt(baseline["pairs"])
+        print(
+            f"  {args.objective.upper():<13}   {scores['sentence_accuracy']:6.1%}   always the same "
+            f"answer  {baseline['order']:6.1%}   ({baseline['pairs']:,} pairs, +-{error:.1%})"
+        )
+
+
+def plot(history, steps_per_epoch, baseline, path):
+    """Loss and accuracy curves as a PNG."""
+    try:
+        import matplotlib
+
+        matplotlib.use("agg")
+        from matplotlib import pyplot as plt
+    except ImportError:
+        print("No curves drawn: pip install matplotlib")
+        return
+    tasks = [task for task in ("mlm", "sentence") if f"{task}_loss" in history]
+    figure, axes = plt.subplots(2, len(tasks), figsize=(5 * len(tasks), 7), squeeze=False)
+    steps = steps_per_epoch * np.arange(1, len(history["loss"]) + 1)
+    names = {"mlm": "Masked tokens", "sentence": "Sentence order"}
+    chance = {
+        "mlm": (baseline["token"], "most frequent token"),
+        "sentence": (baseline["order"], "always the same answer"),
+    }
+    for column, task in enumerate(tasks):
+        for row, measure in enumerate(("loss", "accuracy")):
+            axis = axes[row][column]
+            axis.plot(steps, history[f"{task}_{measure}"], label="training")
+            axis.plot(steps, history[f"val_{task}_{measure}"], label="held out")
+            if measure == "accuracy":
+                value, label = chance[task]
+                axis.axhline(value, color="grey", linestyle="--", label=label)
+                axis.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
+            axis.set(title=f"{names[task]}: {measure}", xlabel="step")
+            axis.legend()
+            axis.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
+def save(model, output):
+    """Save a preset directory and a `.keras` file, each beside its name first."""
+    beside, preset = output / "preset.partial", output / "preset"
+    shutil.rmtree(beside, ignore_errors=True)
+    model.save_to_preset(str(beside))
+    shutil.rmtree(preset, ignore_errors=True)
+    beside.rename(preset)
+    model.save(output / "partial.keras")
+    (output / "partial.keras").replace(output / "model.keras")
+    print(f"\nSaved {preset}/, {output / 'model.keras'}, {output / 'curves.png'}")
+
+
+def parse(arguments):
+    """Read the command line; its defaults are the constants above."""
+    parser = argparse.ArgumentParser(
+        prog="keras-albert pretrain",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--files", nargs="+", help="text files, directories or patterns; default: see above")
+    add("--sentences", default="en", help="language for sentence splitting, or 'lines'")
+    add("--tokenizer", help="a .model (SentencePiece) or .txt (WordPiece); default: train one")
+    add("--vocabulary-size", type=int, default=VOCABULARY_SIZE, help="of the tokenizer to train")
+    add("--preset", default=PRESET, help="architecture, as albert_base_v2")
+    add("--objective", default="sop", choices=("sop", "nsp", "none"))
+    add("--sequence-length", type=int, default=SEQUENCE_LENGTH)
+    add("--batch-size", type=int, default=BATCH_SIZE)
+    add("--max-ngram", type=int, default=3, help="longest masked n-gram, in words")
+    add("--steps", type=int, default=STEPS)
+    add("--learning-rate", type=float, default=LEARNING_RATE)
+    add("--holdout", type=float, default=HOLDOUT, help="share of documents held out")
+    add("--evaluations", type=int, default=EVALUATIONS, help="on held-out text, while training")
+    add("--prompts", nargs="*", help="texts with [MASK] to fill in at the end")
+    add("--seed", type=int, default=0)
+    add("--output", default=OUTPUT)
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()
