@@ -27,9 +27,9 @@ OUTPUT = "run"
 PRESET = "albert_tiny"
 VOCABULARY_SIZE = 2_000
 SEQUENCE_LENGTH = 128
-BATCH_SIZE = 32
-STEPS = 1_000
-LEARNING_RATE = 2e-3
+BATCH_SIZE = 8
+STEPS = 2_000
+LEARNING_RATE = 1e-2
 WARMUP_SHARE = 0.1
 HOLDOUT = 0.1
 EVALUATIONS = 10
@@ -108,8 +108,9 @@ def main(arguments=None):
 
     # 5. What it learned.
     scores = model.evaluate(heldout, return_dict=True, verbose=0)
-    report(args, scores, baselines(training, heldout), minutes)
-    plot(history.history, steps_per_epoch, baselines(training, heldout), output / "curves.png")
+    baseline = baselines(training, heldout)
+    report(args, scores, baseline, minutes)
+    plot(history.history, steps_per_epoch, baseline, output / "curves.png")
     for text in args.prompts or PROMPTS:
         print(f"\n{text}")
         for token, probability, _ in model.fill_mask(text, top_k=5):
@@ -166,16 +167,18 @@ def baselines(training, heldout):
 
 def report(args, scores, baseline, minutes):
     """Print held-out accuracies beside their baselines."""
-    print(f"\nTrained for {minutes:.1f} minutes. On held-out documents:")
-    print(
-        f"  masked tokens   {scores['mlm_accuracy']:6.1%}   most frequent token "
-        f"{baseline['token']:6.1%}   ({baseline['tokens']:,} tokens)"
-    )
-    if "sentence_accuracy" in scores:
-        error = 0.5 / np.sqrt(baseline["pairs"])
+    tokens = baseline["tokens"]
+    rows = [("masked tokens", "mlm", "most frequent token", baseline["token"], tokens, "tokens")]
+    if args.objective != "none":
+        name, pairs = args.objective.upper(), baseline["pairs"]
+        rows.append((name, "sentence", "always the same answer", baseline["order"], pairs, "pairs"))
+    print(f"\nTrained for {minutes:.1f} minutes. Accuracy on held-out documents:")
+    for name, task, baseline_name, value, count, unit in rows:
+        accuracy = scores[f"{task}_accuracy"]
+        error = (accuracy * (1 - accuracy) / count) ** 0.5
         print(
-            f"  {args.objective.upper():<13}   {scores['sentence_accuracy']:6.1%}   always the same "
-            f"answer  {baseline['order']:6.1%}   ({baseline['pairs']:,} pairs, +-{error:.1%})"
+            f"  {name:<14} {accuracy:6.1%} +-{error:.1%}   {baseline_name:<22} {value:6.1%}   "
+            f"({count:,} {unit})"
         )
 
 
@@ -189,7 +192,7 @@ def plot(history, steps_per_epoch, baseline, path):
     except ImportError:
         print("No curves drawn: pip install matplotlib")
         return
-    tasks = [task for task in ("mlm", "sentence") if f"{task}_loss" in history]
+    tasks = [task for task in ("mlm", "sentence") if f"{task}_accuracy" in history]
     figure, axes = plt.subplots(2, len(tasks), figsize=(5 * len(tasks), 7), squeeze=False)
     steps = steps_per_epoch * np.arange(1, len(history["loss"]) + 1)
     names = {"mlm": "Masked tokens", "sentence": "Sentence order"}
@@ -200,8 +203,10 @@ def plot(history, steps_per_epoch, baseline, path):
     for column, task in enumerate(tasks):
         for row, measure in enumerate(("loss", "accuracy")):
             axis = axes[row][column]
-            axis.plot(steps, history[f"{task}_{measure}"], label="training")
-            axis.plot(steps, history[f"val_{task}_{measure}"], label="held out")
+            # With a single task Keras calls its loss "loss".
+            name = f"{task}_{measure}" if f"{task}_{measure}" in history else measure
+            axis.plot(steps, history[name], label="training")
+            axis.plot(steps, history[f"val_{name}"], label="held out")
             if measure == "accuracy":
                 value, label = chance[task]
                 axis.axhline(value, color="grey", linestyle="--", label=label)

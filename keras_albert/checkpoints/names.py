@@ -17,6 +17,8 @@ class Row(NamedTuple):
 
 
 _GOOGLE_BLOCK = "bert/encoder/transformer/group_{group}/inner_group_{inner}/"
+_ATTENTION = "backbone.encoder.attention_{block}"
+_FEED_FORWARD = "backbone.encoder.feed_forward_{block}"
 
 
 def _google_dense(theirs, ours):
@@ -37,23 +39,24 @@ GOOGLE_ALBERT = (
         row
         for name in ("query", "key", "value")
         for row in _google_dense(
-            f"{_GOOGLE_BLOCK}attention_1/self/{name}", f"backbone.encoder.attention_{{block}}.{name}"
+            f"{_GOOGLE_BLOCK}attention_1/self/{name}",
+            f"{_ATTENTION}.{name}",
         )
     ),
     *_google_dense(
         f"{_GOOGLE_BLOCK}attention_1/output/dense",
-        "backbone.encoder.attention_{block}.output_dense",
+        _ATTENTION + ".output_dense",
     ),
-    *_google_norm(f"{_GOOGLE_BLOCK}LayerNorm", "backbone.encoder.attention_{block}.layer_norm"),
+    *_google_norm(f"{_GOOGLE_BLOCK}LayerNorm", _ATTENTION + ".layer_norm"),
     *_google_dense(
         f"{_GOOGLE_BLOCK}ffn_1/intermediate/dense",
-        "backbone.encoder.feed_forward_{block}.intermediate_dense",
+        _FEED_FORWARD + ".intermediate_dense",
     ),
     *_google_dense(
         f"{_GOOGLE_BLOCK}ffn_1/intermediate/output/dense",
-        "backbone.encoder.feed_forward_{block}.output_dense",
+        _FEED_FORWARD + ".output_dense",
     ),
-    *_google_norm(f"{_GOOGLE_BLOCK}LayerNorm_1", "backbone.encoder.feed_forward_{block}.layer_norm"),
+    *_google_norm(f"{_GOOGLE_BLOCK}LayerNorm_1", _FEED_FORWARD + ".layer_norm"),
     *_google_dense("bert/pooler/dense", "backbone.pooler.dense"),
     *_google_dense("cls/predictions/transform/dense", "masked_lm_head.dense"),
     *_google_norm("cls/predictions/transform/LayerNorm", "masked_lm_head.layer_norm"),
@@ -88,27 +91,23 @@ HUGGINGFACE_BERT = (
         for name in ("query", "key", "value")
         for row in _torch_dense(
             f"encoder.layer.{{layer}}.attention.self.{name}",
-            f"backbone.encoder.attention_{{block}}.{name}",
+            f"{_ATTENTION}.{name}",
         )
     ),
     *_torch_dense(
         "encoder.layer.{layer}.attention.output.dense",
-        "backbone.encoder.attention_{block}.output_dense",
+        _ATTENTION + ".output_dense",
     ),
     *_torch_norm(
         "encoder.layer.{layer}.attention.output.LayerNorm",
-        "backbone.encoder.attention_{block}.layer_norm",
+        _ATTENTION + ".layer_norm",
     ),
     *_torch_dense(
         "encoder.layer.{layer}.intermediate.dense",
-        "backbone.encoder.feed_forward_{block}.intermediate_dense",
+        _FEED_FORWARD + ".intermediate_dense",
     ),
-    *_torch_dense(
-        "encoder.layer.{layer}.output.dense", "backbone.encoder.feed_forward_{block}.output_dense"
-    ),
-    *_torch_norm(
-        "encoder.layer.{layer}.output.LayerNorm", "backbone.encoder.feed_forward_{block}.layer_norm"
-    ),
+    *_torch_dense("encoder.layer.{layer}.output.dense", _FEED_FORWARD + ".output_dense"),
+    *_torch_norm("encoder.layer.{layer}.output.LayerNorm", _FEED_FORWARD + ".layer_norm"),
     *_torch_dense("pooler.dense", "backbone.pooler.dense"),
 )
 
@@ -130,9 +129,7 @@ def expand(table: tuple[Row, ...], backbone) -> list[Row]:
             numbers = bert
         else:
             numbers = [{}]
-        rows += [
-            Row(row.theirs.format(**n), row.ours.format(**n), row.transposed) for n in numbers
-        ]
+        rows += [Row(row.theirs.format(**n), row.ours.format(**n), row.transposed) for n in numbers]
     return rows
 
 

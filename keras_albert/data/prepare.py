@@ -18,8 +18,9 @@ import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from keras_albert.data import manifest as manifests
-from keras_albert.data.documents import SourceDocument, find_files, names_files, read_documents
+from keras_albert.data.documents import SourceDocument, read_documents
 from keras_albert.data.shards import MAX_SENTENCE_TOKENS, PARTIAL, ShardWriter, cuts, token_dtype
+from keras_albert.preprocessing.files import find_files, names_files
 
 BATCH_CHARACTERS = 1 << 20  # text given to the tokenizer at a time
 HELDOUT = "heldout"
@@ -47,7 +48,7 @@ def prepare_corpus(
 
     Args:
         files: a path, pattern or directory, a list of these, or an iterable of documents (strings,
-            or lists of sentences); see `keras_albert.data.documents.read_documents`.
+            or lists of sentences); see `keras_albert.data.read_documents`.
         output: directory to write to; made where absent. It then holds `shard-*.array_record`, an
             index beside each, `tokenizer/` and `manifest.json`.
         tokenizer: `AlbertTokenizer`, `BertTokenizer`, or a serialisable object with their

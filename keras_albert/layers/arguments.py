@@ -27,3 +27,12 @@ def check_heads(owner: str, hidden_dim: int, num_heads: int) -> None:
             f"`num_heads` of {owner} must divide the hidden size, so that every head has the same "
             f"width. Received: num_heads={num_heads}, hidden size {hidden_dim}"
         )
+
+
+def check_positive_numbers(owner: str, **values: float) -> None:
+    """Raise a `ValueError` naming the first argument that is not a number above 0."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+            raise ValueError(
+                f"`{name}` of {owner} must be a number above 0. Received: {name}={value!r}"
+            )

@@ -140,4 +140,3 @@ def _broadcastable(attention_mask):
     """(B, T) -> (B, 1, 1, T) and (B, S, T) -> (B, 1, S, T): the same for every head."""
     mask = ops.cast(attention_mask, "bool")
     return mask[:, None, None, :] if len(mask.shape) == 2 else mask[:, None, :, :]
-

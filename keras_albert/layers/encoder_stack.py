@@ -133,9 +133,11 @@ class EncoderStack(keras.layers.Layer):
             x = block(x, attention_mask=attention_mask, training=training)
             outputs.append(x)
         # With inner repetitions, a depth's output is that of its last block.
-        return outputs[self.num_inner_repetitions - 1 :: self.num_inner_repetitions] if (
-            return_all_layers
-        ) else x
+        return (
+            outputs[self.num_inner_repetitions - 1 :: self.num_inner_repetitions]
+            if (return_all_layers)
+            else x
+        )
 
     def get_config(self):
         config = super().get_config()

@@ -4,7 +4,12 @@ import keras
 import keras_hub
 
 from keras_albert.layers.activations import get_activation, serialize_activation
-from keras_albert.layers.arguments import check_heads, check_positive_integers, check_rates
+from keras_albert.layers.arguments import (
+    check_heads,
+    check_positive_integers,
+    check_positive_numbers,
+    check_rates,
+)
 from keras_albert.layers.embeddings import FactorizedEmbedding
 from keras_albert.layers.encoder_stack import EncoderStack
 from keras_albert.layers.heads import Pooler
@@ -91,6 +96,11 @@ class AlbertBackbone(keras_hub.models.Backbone):
         check_heads("AlbertBackbone", hidden_dim, num_heads)
         check_rates(
             "AlbertBackbone", hidden_dropout=hidden_dropout, attention_dropout=attention_dropout
+        )
+        check_positive_numbers(
+            "AlbertBackbone",
+            layer_norm_epsilon=layer_norm_epsilon,
+            initializer_range=initializer_range,
         )
 
         # === Layers ===

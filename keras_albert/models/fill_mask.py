@@ -55,6 +55,8 @@ def fill_mask(model, text, top_k=5):
         )
     if isinstance(text, str):
         return _fill_batch(model, [text], top_k)[0]
+    if not isinstance(text, (list, tuple)) or not all(isinstance(t, str) for t in text):
+        raise ValueError(f"`text` must be a string or a list of strings. Received: {text!r}")
     results = []
     for start in range(0, len(text), BATCH_SIZE):
         results += _fill_batch(model, list(text[start : start + BATCH_SIZE]), top_k)

@@ -62,30 +62,15 @@ PRESETS = {
 
 
 def parameter_count(
-    *,
-    vocabulary_size: int,
-    num_layers: int,
-    embedding_dim: int,
-    hidden_dim: int,
-    intermediate_dim: int,
-    sharing: str = "all",
-    num_groups: int = 1,
-    num_inner_repetitions: int = 1,
-    max_sequence_length: int = 512,
-    num_segments: int = 2,
-    project_embeddings: bool | None = None,
-    pooler: bool = True,
-    mlm_head: bool = False,
-    sentence_head: bool = False,
-    **_,
+    config: dict, *, pooler: bool = True, mlm_head: bool = False, sentence_head: bool = False
 ) -> int:
     """The number of parameters of an `AlbertBackbone`, from its config, without building it.
 
     Args:
+        config: a row of `PRESETS`, or `AlbertBackbone.get_config()`.
         pooler: count the pooler, as the backbone has one.
-        mlm_head, sentence_head: count these heads of `AlbertPretrainer` too.
-        **_: the rest of a backbone's config, which has no parameters.
-        Others: see `AlbertBackbone`.
+        mlm_head: count the masked-LM head of `AlbertPretrainer` too.
+        sentence_head: count its sentence-order head too.
 
     Returns:
         The number of scalars in all trainable variables.
@@ -95,23 +80,29 @@ def parameter_count(
     Example:
     ```python
     from keras_albert.models.presets import PRESETS, parameter_count
-    parameter_count(**PRESETS["albert_base_v2"])  # 11_683_584
+    parameter_count(PRESETS["albert_base_v2"])  # 11_683_584
     ```
     """
-    plan = sharing_plan(sharing, num_layers, num_groups, num_inner_repetitions)
-    project = embedding_dim != hidden_dim if project_embeddings is None else project_embeddings
-    norm = 2 * hidden_dim
-    attention = 4 * _dense(hidden_dim, hidden_dim) + norm
-    feed_forward = (
-        _dense(hidden_dim, intermediate_dim) + _dense(intermediate_dim, hidden_dim) + norm
+    vocabulary, embedding = config["vocabulary_size"], config["embedding_dim"]
+    hidden, intermediate = config["hidden_dim"], config["intermediate_dim"]
+    plan = sharing_plan(
+        config["sharing"],
+        config["num_layers"],
+        config.get("num_groups", 1),
+        config.get("num_inner_repetitions", 1),
     )
-    total = (vocabulary_size + max_sequence_length + num_segments + 2) * embedding_dim
-    total += _dense(embedding_dim, hidden_dim) * project
+    project = config.get("project_embeddings")
+    project = embedding != hidden if project is None else project
+    norm = 2 * hidden
+    attention = 4 * _dense(hidden, hidden) + norm
+    feed_forward = _dense(hidden, intermediate) + _dense(intermediate, hidden) + norm
+    rows = vocabulary + config["max_sequence_length"] + config["num_segments"]
+    total = (rows + 2) * embedding + _dense(embedding, hidden) * project
     total += attention * len({index for index, _ in plan})
     total += feed_forward * len({index for _, index in plan})
-    total += _dense(hidden_dim, hidden_dim) * pooler
-    total += (_dense(hidden_dim, embedding_dim) + 2 * embedding_dim + vocabulary_size) * mlm_head
-    total += _dense(hidden_dim, 2) * sentence_head
+    total += _dense(hidden, hidden) * pooler
+    total += (_dense(hidden, embedding) + 2 * embedding + vocabulary) * mlm_head
+    total += _dense(hidden, 2) * sentence_head
     return total
 
 

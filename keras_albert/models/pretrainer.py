@@ -24,7 +24,8 @@ class AlbertPretrainer(keras_hub.models.Task):
         backbone: an `AlbertBackbone`.
         preprocessor: an `AlbertPretrainerPreprocessor`, for strings and for `fill_mask`; None
             where the data is a `PretrainingDataset`.
-        objective: `"sop"`, `"nsp"` (the same head, other data) or `"none"` (no sentence head).
+        objective: `"sop"`, `"nsp"` (the same head, other data) or `"none"` (no sentence head; the
+            backbone's pooler, which nothing trains then, is frozen).
         **kwargs: other arguments of `keras_hub.models.Task`.
 
     Call arguments:
@@ -74,7 +75,9 @@ class AlbertPretrainer(keras_hub.models.Task):
             name="masked_lm_head",
         )
         self.sentence_head = None
-        if objective != "none":
+        if objective == "none":
+            backbone.pooler.trainable = False  # nothing would train it, and Keras would warn
+        else:
             self.sentence_head = SentenceOrderHead(
                 kernel_initializer=initializer.clone(),
                 dtype=backbone.dtype_policy,
@@ -129,8 +132,10 @@ class AlbertPretrainer(keras_hub.models.Task):
             }
             loss = {task: losses[task] for task in tasks}
         if weighted_metrics == "auto":
+            # Keras puts the task before the name where there are several.
+            name = "accuracy" if len(tasks) > 1 else "mlm_accuracy"
             weighted_metrics = {
-                task: [keras.metrics.SparseCategoricalAccuracy(name="accuracy")] for task in tasks
+                task: [keras.metrics.SparseCategoricalAccuracy(name=name)] for task in tasks
             }
         super().compile(
             optimizer=optimizer,
@@ -140,9 +145,43 @@ class AlbertPretrainer(keras_hub.models.Task):
             **kwargs,
         )
 
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        if config:
+            config["optimizer_is_built"] = bool(self.optimizer and self.optimizer.built)
+        return config
+
+    def compile_from_config(self, config):
+        # Keras leaves a loaded model uncompiled where `compile` is a class's own. The optimizer is
+        # built where the saved one was, so that its state finds its place.
+        config = keras.saving.deserialize_keras_object(config)
+        optimizer_is_built = config.pop("optimizer_is_built", False)
+        self.compile(**config)
+        if optimizer_is_built:
+            self.optimizer.build(self.trainable_variables)
+
+    def save_task_weights(self, filepath):
+        """Save the heads' weights alone: neither the backbone's, nor the optimizer's state."""
+        keras.saving.save_weights(self, filepath, objects_to_skip=self._not_the_heads())
+
+    def load_task_weights(self, filepath):
+        """Load what `save_task_weights` saved."""
+        keras.saving.load_weights(self, filepath, objects_to_skip=self._not_the_heads())
+
+    def _not_the_heads(self):
+        optimizer = [self.optimizer] if getattr(self, "optimizer", None) is not None else []
+        return [*self.backbone._flatten_layers(), *optimizer]
+
     def preprocess_samples(self, x, y=None, sample_weight=None):
         if _is_model_input(x):
             return keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
+        if self.preprocessor is None:
+            raise ValueError(
+                "To train on strings the model needs a tokenizer: make it with "
+                "`preprocessor=AlbertPretrainerPreprocessor(tokenizer)`; or pass a "
+                "`PretrainingDataset` or a dict of model inputs. "
+                f"Received: {type(x).__name__}"
+            )
         return super().preprocess_samples(x, y, sample_weight)
 
     def fit(self, x=None, y=None, *, validation_data=None, **kwargs):
@@ -150,7 +189,7 @@ class AlbertPretrainer(keras_hub.models.Task):
 
         Args:
             x: a `PretrainingDataset`, whose pass is the default of `steps_per_epoch`; or whatever
-                `keras_hub.models.Task.fit` takes.
+                `keras_hub.models.Task.fit` takes. Strings are used in the order given.
             y: labels, where `x` has none.
             validation_data: like `x`; a `PretrainingDataset` with `static=True`, so that every
                 epoch is measured on the same examples.
@@ -160,6 +199,7 @@ class AlbertPretrainer(keras_hub.models.Task):
             A `keras.callbacks.History`.
         """
         if not _needs_no_preprocessing(x):
+            kwargs.setdefault("shuffle", False)  # KerasHub keeps the order of strings
             return super().fit(x, y, validation_data=validation_data, **kwargs)
         if _is_endless(x):
             kwargs["steps_per_epoch"] = kwargs.get("steps_per_epoch") or len(x)
@@ -190,6 +230,12 @@ class AlbertPretrainer(keras_hub.models.Task):
             return super().train_on_batch(x, y, sample_weight, **kwargs)
         return keras.Model.train_on_batch(self, x, y, sample_weight, **kwargs)
 
+    def test_on_batch(self, x, y=None, sample_weight=None, **kwargs):
+        """Losses and metrics of one batch; as `keras.Model.test_on_batch`."""
+        if not _is_model_input(x):
+            return super().test_on_batch(x, y, sample_weight, **kwargs)
+        return keras.Model.test_on_batch(self, x, y, sample_weight, **kwargs)
+
     def fill_mask(self, text, top_k=5):
         """The most probable tokens for every [MASK] in a text; see `models.fill_mask.fill_mask`."""
         return fill_mask(self, text, top_k)
@@ -205,7 +251,9 @@ class AlbertPretrainer(keras_hub.models.Task):
         """
         preset = str(preset)
         if preset in PRESETS:
-            own = {k: kwargs.pop(k) for k in ("preprocessor", "objective", "compile") if k in kwargs}
+            own = {
+                k: kwargs.pop(k) for k in ("preprocessor", "objective", "compile") if k in kwargs
+            }
             backbone = AlbertBackbone.from_preset(preset, load_weights=load_weights, **kwargs)
             return cls(backbone, **own)
         check_preset_exists(preset)

@@ -2,7 +2,7 @@
 
 from keras_albert.preprocessing.albert_tokenizer import AlbertTokenizer
 from keras_albert.preprocessing.bert_tokenizer import BertTokenizer
-from keras_albert.preprocessing.masking import NGramMaskGenerator
+from keras_albert.preprocessing.mask_generator import NGramMaskGenerator
 from keras_albert.preprocessing.packing import AlbertPreprocessor, SegmentPacker
 from keras_albert.preprocessing.pretraining import AlbertPretrainerPreprocessor
 

@@ -206,9 +206,8 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
             An `AlbertTokenizer`.
 
         Raises:
-            FileNotFoundError: a path or glob matches no file.
-            ValueError: no text, not UTF-8, or too little text for so many pieces; the message names
-                the largest `vocabulary_size` that the text allows.
+            ValueError: no file, no text, not UTF-8, or too little text for so many pieces; the
+                message names the largest `vocabulary_size` that the text allows.
 
         Example:
         >>> tokenizer = AlbertTokenizer.train("corpus/*.txt", 8_000, output="spiece.model")

@@ -173,9 +173,8 @@ class BertTokenizer(TextTokenizer, keras_hub.tokenizers.WordPieceTokenizer):
             A `BertTokenizer`.
 
         Raises:
-            FileNotFoundError: a path or glob matches no file.
-            ValueError: no text, not UTF-8, or too little text for so many tokens; the message names
-                the largest `vocabulary_size` that the text allows.
+            ValueError: no file, no text, not UTF-8, or too little text for so many tokens; the
+                message names the largest `vocabulary_size` that the text allows.
 
         Example:
         >>> tokenizer = BertTokenizer.train("corpus/*.txt", 8_000, output="vocab.txt")

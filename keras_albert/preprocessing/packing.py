@@ -9,6 +9,8 @@ import keras
 import keras_hub
 import numpy as np
 
+from keras_albert.preprocessing.text_tokenizer import refuse
+
 TRUNCATIONS = ("longest_first", "random")
 _BUILDING = threading.Lock()
 
@@ -81,6 +83,7 @@ class SegmentPacker(keras_hub.layers.MultiSegmentPacker):
         seed=None,
         **kwargs,
     ):
+        refuse(kwargs, ("sep_value", "padding_side"), "[SEP] ends both segments, padding follows")
         super().__init__(
             sequence_length,
             start_value=start_value,

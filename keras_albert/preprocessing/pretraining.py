@@ -5,7 +5,7 @@ Corpora of more than a few megabytes are better prepared once: see `PretrainingD
 
 import keras
 
-from keras_albert.preprocessing.masking import NGramMaskGenerator
+from keras_albert.preprocessing.mask_generator import NGramMaskGenerator
 from keras_albert.preprocessing.packing import AlbertPreprocessor
 
 

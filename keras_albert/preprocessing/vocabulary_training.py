@@ -4,12 +4,13 @@ Both are functions of the texts alone: no seed, no clock, no hash order.
 """
 
 import collections
-import glob
 import io
 import os
 import re
 import tempfile
 from pathlib import Path
+
+from keras_albert.preprocessing.files import find_files, names_files
 
 ALBERT_CONTROL = ("[CLS]", "[SEP]", "[MASK]")
 ALBERT_SYMBOLS = ("(", ")", '"', "-", ".", "\u2013", "\u00a3", "\u20ac")
@@ -22,19 +23,17 @@ def iterate_texts(files):
     """Stream the texts that `train(files)` names.
 
     Args:
-        files: a path or glob, a list or tuple of them (UTF-8, one text a line; a byte order mark
-            and CRLF change nothing), or any other iterable, which gives the texts themselves.
+        files: what `find_files` takes (UTF-8, one text a line; a byte order mark and CRLF change
+            nothing), or any other iterable, which gives the texts themselves.
 
     Yields:
         `str`, one line or text at a time.
 
     Raises:
-        FileNotFoundError: a path or glob matches no file.
-        ValueError: a line is not UTF-8, or a text is not a string.
+        ValueError: a path or pattern matches no file, a line is not UTF-8, or a text is not a
+            string.
     """
-    if isinstance(files, (str, os.PathLike)):
-        files = [files]
-    if not isinstance(files, (list, tuple)):
+    if not names_files(files):
         for number, text in enumerate(files):
             if not isinstance(text, str):
                 raise ValueError(
@@ -42,7 +41,7 @@ def iterate_texts(files):
                 )
             yield text
         return
-    for path in _expand(files):
+    for path in find_files(files):
         with open(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
@@ -50,24 +49,9 @@ def iterate_texts(files):
                 except UnicodeDecodeError as error:
                     raise ValueError(
                         "Training files must be UTF-8 text: convert the file first. "
-                        f"Received: {path!r}, line {number}, {error.reason}"
+                        f"Received: {str(path)!r}, line {number}, {error.reason}"
                     ) from error
                 yield text.rstrip("\r\n")
-
-
-def _expand(patterns):
-    """Paths and globs to a list of paths, those of one glob in alphabetical order."""
-    paths = []
-    for pattern in map(os.fspath, patterns):
-        found = [pattern] if os.path.isfile(pattern) else sorted(glob.glob(pattern, recursive=True))
-        found = [path for path in found if os.path.isfile(path)]
-        if not found:
-            raise FileNotFoundError(
-                "Training files must exist; texts themselves are passed as `iter(texts)`. "
-                f"Received: {pattern[:200]!r}"
-            )
-        paths += found
-    return paths
 
 
 def split_line(text, max_bytes=_MAX_LINE_BYTES):
@@ -105,8 +89,7 @@ def train_sentencepiece(
         The model's `bytes`.
 
     Raises:
-        FileNotFoundError: a path or glob matches no file.
-        ValueError: no text, or a `vocabulary_size` that the text does not allow.
+        ValueError: no file, no text, or a `vocabulary_size` that the text does not allow.
     """
     import sentencepiece
 
@@ -200,8 +183,7 @@ def train_wordpiece(files, vocabulary_size, output, *, split, max_characters):
         A list of tokens.
 
     Raises:
-        FileNotFoundError: a path or glob matches no file.
-        ValueError: no text, or a `vocabulary_size` that the text does not allow.
+        ValueError: no file, no text, or a `vocabulary_size` that the text does not allow.
     """
     import tokenizers
 

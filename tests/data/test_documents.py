@@ -3,7 +3,8 @@
 import pytest
 
 from keras_albert.data import documents as module
-from keras_albert.data.documents import find_files, read_documents
+from keras_albert.data.documents import read_documents
+from keras_albert.preprocessing.files import find_files
 
 
 def sentences_of(files, **settings):

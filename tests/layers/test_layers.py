@@ -35,6 +35,10 @@ def dense(x, layer):
     return x @ to_numpy(layer.kernel).astype("float64") + to_numpy(layer.bias)
 
 
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
 def reference_attention(layer, x, mask):
     heads = lambda t: t.reshape(*t.shape[:2], N, H // N).transpose(0, 2, 1, 3)  # noqa: E731
     q, k, v = (heads(dense(x, getattr(layer, name))) for name in ("query", "key", "value"))
@@ -101,7 +105,9 @@ def test_feed_forward_equals_its_definition(x, activation):
     randomise(layer)
     inner = dense(x.astype("float64"), layer.intermediate_dense)
     inner = {
-        "gelu_tanh": 0.5 * inner * (1 + np.tanh(np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3))),
+        "gelu_tanh": 0.5
+        * inner
+        * (1 + np.tanh(np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3))),
         "gelu": 0.5 * inner * (1 + erf(inner / np.sqrt(2))),
         "relu": np.maximum(inner, 0),
     }[activation]
@@ -136,7 +142,7 @@ def test_masked_lm_head_equals_its_definition_at_the_positions_asked(x):
     randomise(head)
     gathered = np.take_along_axis(x.astype("float64"), positions[:, :, None], 1)
     inner = dense(gathered, head.dense)
-    inner = 0.5 * inner * (1 + np.tanh(np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3)))
+    inner = gelu_tanh(inner)
     expected = layer_norm(inner, head.layer_norm) @ to_numpy(table.embeddings).T
     expected = expected + to_numpy(head.bias)
     np.testing.assert_allclose(to_numpy(head(x, mask_positions=positions)), expected, atol=1e-5)
@@ -189,7 +195,10 @@ def test_distinct_sublayers_start_from_different_values(x):
     encoder = stack(sharing="none")
     encoder(x)
     kernels = [to_numpy(getattr(encoder, f"attention_{i}").query.kernel) for i in range(4)]
-    kernels += [to_numpy(encoder.attention_0.key.kernel), to_numpy(encoder.attention_0.value.kernel)]
+    kernels += [
+        to_numpy(encoder.attention_0.key.kernel),
+        to_numpy(encoder.attention_0.value.kernel),
+    ]
     for i, one in enumerate(kernels):
         for other in kernels[:i]:
             assert np.abs(one - other).max() > 1e-3

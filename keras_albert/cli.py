@@ -1,0 +1,45 @@
+"""The command `keras-albert`: each subcommand is a recipe, and its options are the recipe's."""
+
+import importlib
+import sys
+
+COMMANDS = {"pretrain": "Pretrain on raw text, measure what was learned, fill masks, save."}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a subcommand.
+
+    Args:
+        arguments: the command line without the program's name; `sys.argv`'s by default.
+
+    Returns:
+        The exit status: 0, 1 after an error that the user can mend, 2 for an unknown command.
+    """
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments and arguments[0] == "--version":
+        from keras_albert.version import __version__
+
+        print(__version__)
+        return 0
+    if not arguments or arguments[0] not in COMMANDS:
+        wanted = arguments[0] if arguments else None
+        asked_for_help = wanted in (None, "-h", "--help")
+        stream = sys.stdout if asked_for_help else sys.stderr
+        if not asked_for_help:
+            print(f"keras-albert: there is no command {wanted!r}", file=stream)
+        print("usage: keras-albert COMMAND [--help] ...\n", file=stream)
+        for name, text in COMMANDS.items():
+            print(f"  {name:<12} {text}", file=stream)
+        return 0 if asked_for_help else 2
+    recipe = importlib.import_module(f"keras_albert.recipes.{arguments[0]}")
+    try:
+        recipe.main(arguments[1:])
+    except (ValueError, OSError) as error:
+        # Messages say what to do; the traceback of a wrong argument helps nobody.
+        print(f"\nkeras-albert {arguments[0]}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
