@@ -1,6 +1,7 @@
 """The command `keras-albert`: each subcommand is a recipe, and its options are the recipe's."""
 
 import importlib
+import os
 import sys
 
 COMMANDS = {"pretrain": "Pretrain on raw text, measure what was learned, fill masks, save."}
@@ -35,8 +36,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         recipe.main(arguments[1:])
     except (ValueError, OSError) as error:
+        if os.environ.get("KERAS_ALBERT_TRACEBACK"):
+            raise
         # Messages say what to do; the traceback of a wrong argument helps nobody.
         print(f"\nkeras-albert {arguments[0]}: {error}", file=sys.stderr)
+        print("(KERAS_ALBERT_TRACEBACK=1 shows where this was raised.)", file=sys.stderr)
         return 1
     return 0
 

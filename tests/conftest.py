@@ -24,6 +24,8 @@ def shared_data():
     """The folder of real data and recorded outputs; tests that need it are skipped without."""
     path = pathlib.Path(os.environ.get("KERAS_ALBERT_DATA", ROOT.parent / "shared" / "data"))
     if not path.is_dir():
+        if os.environ.get("KERAS_ALBERT_REQUIRE_DATA"):
+            pytest.fail(f"no test data at {path}, and KERAS_ALBERT_REQUIRE_DATA is set")
         pytest.skip(f"no test data at {path}: set KERAS_ALBERT_DATA")
     return path
 

@@ -11,12 +11,12 @@ from tests.conftest import ROOT
 
 PACKAGE = ROOT / "keras_albert"
 MAY_IMPORT = {
-    "layers": {"layers"},
-    "training": {"training"},
-    "preprocessing": {"preprocessing"},
-    "data": {"data", "preprocessing", "version"},
-    "models": {"models", "layers", "training", "preprocessing"},
-    "checkpoints": {"checkpoints", "models"},
+    "layers": {"arguments", "layers"},
+    "training": {"arguments", "training"},
+    "preprocessing": {"arguments", "preprocessing"},
+    "data": {"arguments", "data", "preprocessing", "version"},
+    "models": {"arguments", "models", "layers", "training", "preprocessing"},
+    "checkpoints": {"arguments", "checkpoints", "models"},
 }
 # At the top of a module; anything else is imported inside the one function that needs it.
 TOP_LEVEL = {
@@ -55,6 +55,11 @@ def test_imports_run_one_way(folder):
                 assert rest[0] in MAY_IMPORT[folder], f"{path} imports {module}"
             elif at_top and root not in sys.stdlib_module_names:
                 assert root in TOP_LEVEL[folder], f"{path} imports {module} at the top"
+
+
+def test_the_checks_of_arguments_import_nothing_but_the_standard_library():
+    names = {module.split(".")[0] for module, _ in imports(PACKAGE / "arguments.py")}
+    assert names <= set(sys.stdlib_module_names)
 
 
 def test_the_rules_cover_every_folder_with_code():

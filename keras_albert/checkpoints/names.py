@@ -134,24 +134,32 @@ def expand(table: tuple[Row, ...], backbone) -> list[Row]:
 
 
 def assign(model, rows: list[Row], tensors: dict) -> None:
-    """Assign checkpoint tensors to the variables of an `AlbertPretrainer` or of its backbone.
+    """Assign checkpoint tensors to all weights of an `AlbertPretrainer`.
 
     Args:
-        model: the model; rows whose path it does not have are an error.
+        model: the model; a row's attribute path starts there.
         rows: from `expand`.
         tensors: name -> NumPy array.
 
     Raises:
-        ValueError: a tensor is missing, or its shape is not the variable's. Nothing has been
-            assigned then.
+        ValueError: the checkpoint lacks a variable or has one more, a shape differs, or a weight of
+            the model is left out. Nothing has been assigned then.
     """
+    left_over = sorted(set(tensors) - {row.theirs for row in rows})
+    if left_over:
+        raise ValueError(
+            f"The checkpoint has variables that this model has no place for: {left_over[:5]}. Make "
+            "the model with the checkpoint's groups, inner repetitions and heads."
+        )
     assignments = []
     for row in rows:
         if row.theirs not in tensors:
             raise ValueError(f"The checkpoint has no variable {row.theirs!r}.")
         variable = model
         for attribute in row.ours.split("."):
-            variable = getattr(variable, attribute)
+            variable = getattr(variable, attribute, None)
+            if variable is None:
+                raise ValueError(f"The model has no {row.ours!r}, for {row.theirs!r}.")
         value = tensors[row.theirs].T if row.transposed else tensors[row.theirs]
         if tuple(value.shape) != tuple(variable.shape):
             raise ValueError(
@@ -159,5 +167,11 @@ def assign(model, rows: list[Row], tensors: dict) -> None:
                 f"{row.ours!r} of shape {tuple(variable.shape)}."
             )
         assignments.append((variable, value))
+    assigned = {id(variable) for variable, _ in assignments}
+    missing = [weight.path for weight in model.weights if id(weight) not in assigned]
+    if missing:
+        raise ValueError(
+            f"The checkpoint has nothing for these weights of the model: {missing[:5]}"
+        )
     for variable, value in assignments:
         variable.assign(value)

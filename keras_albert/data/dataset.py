@@ -14,10 +14,12 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_albert.arguments import check, check_booleans, check_integers, is_integer, is_path
 from keras_albert.data.manifest import Manifest, load_tokenizer
 from keras_albert.data.shuffling import shuffled
 from keras_albert.preprocessing.masking import (
     MaskingVocabulary,
+    check_shares,
     default_max_predictions,
     mask_ngrams,
 )
@@ -110,9 +112,28 @@ class PretrainingDataset(keras.utils.PyDataset):
         super().__init__(workers, use_multiprocessing, max_queue_size)
         if objective not in OBJECTIVES:
             raise ValueError(f"`objective` must be one of {OBJECTIVES}. Received: {objective!r}")
-        for name, value in (("sequence_length", sequence_length), ("batch_size", batch_size)):
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"`{name}` must be a positive integer. Received: {value!r}")
+        owner = "PretrainingDataset"
+        counts = {"sequence_length": sequence_length, "batch_size": batch_size}
+        check_integers(owner, 1, **counts, max_queue_size=max_queue_size)
+        check_integers(owner, 0, workers=workers)
+        check(owner, "an integer", is_integer, seed=seed)
+        check(owner, "a directory's path", is_path, shards=shards)
+        check_booleans(
+            owner,
+            whole_words=whole_words,
+            static=static,
+            shuffle=shuffle,
+            legacy=legacy,
+            verify=verify,
+            use_multiprocessing=use_multiprocessing,
+        )
+        check(
+            owner,
+            "a tokenizer of this package, or None",
+            lambda value: value is None or hasattr(value, "fingerprint"),
+            tokenizer=tokenizer,
+        )
+        check_shares(mask_rate, 0.8, 0.1)
         self.shards = Path(os.path.expanduser(shards))
         self.sequence_length = sequence_length
         self.batch_size = batch_size
@@ -173,12 +194,12 @@ class PretrainingDataset(keras.utils.PyDataset):
 
     @start_step.setter
     def start_step(self, step: int):
-        if step < 0 or (self.static and step):
+        if not is_integer(step) or step < 0 or (self.static and step):
             raise ValueError(
-                "`start_step` must be at least 0, and 0 with `static=True`. "
-                f"Received: {step} with static={self.static}"
+                "`start_step` must be an integer of at least 0, and 0 with `static=True`. "
+                f"Received: {step!r} with static={self.static}"
             )
-        self._start_step = operator.index(step)
+        self._start_step = int(step)
 
     @property
     def num_batches(self) -> int | None:
@@ -224,10 +245,12 @@ class PretrainingDataset(keras.utils.PyDataset):
         Raises:
             ValueError: where there is no such example.
         """
-        if not 0 <= index < self.num_examples or epoch < 0:
+        if not (is_integer(index) and 0 <= index < self.num_examples) or not (
+            is_integer(epoch) and epoch >= 0
+        ):
             raise ValueError(
-                f"`index` must be in [0, {self.num_examples}) and `epoch` at least 0. "
-                f"Received: index={index}, epoch={epoch}"
+                f"`index` must be an integer in [0, {self.num_examples}) and `epoch` one of at "
+                f"least 0. Received: index={index!r}, epoch={epoch!r}"
             )
         rows, label_B, pairs = self._rows(np.array([index]), np.array([epoch]))
         row = {name: array[0] for name, array in rows.items()}

@@ -13,6 +13,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_albert.arguments import check, check_integers, is_path
 from keras_albert.data.shards import ShardReader, sha256
 from keras_albert.version import __version__
 
@@ -49,8 +50,28 @@ class Manifest:
     versions: dict
     format_version: int = FORMAT_VERSION
 
+    def __post_init__(self):
+        for field in ("tokenizer", "settings", "inputs", "versions"):
+            value = getattr(self, field)
+            check("Manifest", "a dict", lambda v: isinstance(v, dict), **{field: value})
+        names = ("num_documents", "num_sentences", "num_tokens", "num_records", "format_version")
+        check_integers("Manifest", 0, **{name: getattr(self, name) for name in names})
+        check(
+            "Manifest",
+            "'uint16' or 'uint32'",
+            lambda v: v in ("uint16", "uint32"),
+            token_dtype=self.token_dtype,
+        )
+        check(
+            "Manifest",
+            "a list of dicts",
+            lambda v: isinstance(v, list) and all(isinstance(shard, dict) for shard in v),
+            shards=self.shards,
+        )
+
     def save(self, directory: str | os.PathLike):
         """Writes `manifest.json`, in one step: it is there whole or not at all."""
+        check("save", "an existing directory", os.path.isdir, directory=directory)
         path = Path(directory, FILE_NAME)
         beside = path.with_suffix(".json.partial")
         with open(beside, "w", encoding="utf-8") as file:
@@ -67,10 +88,11 @@ class Manifest:
         Raises:
             ValueError: where there is none, or it is not one that this version can read.
         """
+        check("load", "a directory's path", is_path, directory=directory)
         path = Path(directory, FILE_NAME)
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise ValueError(
                 f"A directory of shards must hold {FILE_NAME}, which `prepare_corpus` writes when "
                 f"it has finished. Received: {str(directory)!r}"
@@ -85,7 +107,7 @@ class Manifest:
             )
         try:
             return cls(**fields)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a manifest of shards: {error}") from None
 
     def open(self, directory: str | os.PathLike, verify: bool = True):

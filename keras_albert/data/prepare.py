@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from keras_albert.arguments import check, check_booleans, is_integer, is_number, is_path
 from keras_albert.data import manifest as manifests
 from keras_albert.data.documents import SourceDocument, read_documents
 from keras_albert.data.shards import MAX_SENTENCE_TOKENS, PARTIAL, ShardWriter, cuts, token_dtype
@@ -84,6 +85,9 @@ def prepare_corpus(
         ```
     """
     _check(holdout, max_document_tokens, shard_tokens)
+    check("prepare_corpus", "a directory's path", is_path, output=output)
+    check_booleans("prepare_corpus", overwrite=overwrite, progress=progress)
+    _check_tokenizer(tokenizer)
     # All of the input's names are checked here, before anything is deleted.
     documents = read_documents(files, document_separator=document_separator, sentences=sentences)
     inputs = _inputs(files)
@@ -236,15 +240,26 @@ def _name(function: Callable) -> str:
 
 
 def _check(holdout: float, max_document_tokens: int, shard_tokens: int):
-    if not 0 <= holdout < 1:
-        raise ValueError(f"`holdout` must be at least 0 and below 1. Received: {holdout}")
-    if not 8 <= max_document_tokens <= MAX_SENTENCE_TOKENS:
+    if not is_number(holdout) or not 0 <= holdout < 1:
+        raise ValueError(f"`holdout` must be at least 0 and below 1. Received: {holdout!r}")
+    if not is_integer(max_document_tokens) or not 8 <= max_document_tokens <= MAX_SENTENCE_TOKENS:
         raise ValueError(
-            f"`max_document_tokens` must be from 8 to {MAX_SENTENCE_TOKENS}. "
-            f"Received: {max_document_tokens}"
+            f"`max_document_tokens` must be an integer from 8 to {MAX_SENTENCE_TOKENS}. "
+            f"Received: {max_document_tokens!r}"
         )
-    if shard_tokens < 1:
-        raise ValueError(f"`shard_tokens` must be positive. Received: {shard_tokens}")
+    if not is_integer(shard_tokens) or shard_tokens < 1:
+        raise ValueError(f"`shard_tokens` must be a positive integer. Received: {shard_tokens!r}")
+
+
+def _check_tokenizer(tokenizer):
+    needed = ("encode_batch", "fingerprint", "vocabulary_size", "save_assets", "load_assets")
+    check(
+        "prepare_corpus",
+        f"an AlbertTokenizer, a BertTokenizer or an object with {', '.join(needed)}",
+        lambda value: all(hasattr(value, name) for name in needed),
+        tokenizer=tokenizer,
+    )
+    tokenizer.fingerprint()  # one without a vocabulary is refused before anything is deleted
 
 
 @contextlib.contextmanager

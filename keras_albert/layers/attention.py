@@ -7,7 +7,13 @@ H = N * D hidden.
 import keras
 from keras import ops
 
-from keras_albert.layers.arguments import check_heads, check_positive_integers, check_rates
+from keras_albert.arguments import (
+    check_heads,
+    check_positive_integers,
+    check_positive_numbers,
+    check_rates,
+)
+from keras_albert.layers.initializers import get_initializer
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -60,18 +66,18 @@ class SelfAttention(keras.layers.Layer):
         check_rates(
             "SelfAttention", hidden_dropout=hidden_dropout, attention_dropout=attention_dropout
         )
+        check_positive_numbers("SelfAttention", layer_norm_epsilon=layer_norm_epsilon)
         self.num_heads = num_heads
         self.hidden_dropout = hidden_dropout
         self.attention_dropout = attention_dropout
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.kernel_initializer = keras.initializers.get(
-            kernel_initializer or keras.initializers.TruncatedNormal(stddev=0.02)
-        )
+        self.kernel_initializer = get_initializer(kernel_initializer)
         self.supports_masking = True
 
     def build(self, inputs_shape):
         self.hidden_dim = inputs_shape[-1]
         check_heads("SelfAttention", self.hidden_dim, self.num_heads)
+        self.scale = (self.hidden_dim // self.num_heads) ** -0.5
         for name in ("query", "key", "value", "output_dense"):
             dense = keras.layers.Dense(
                 self.hidden_dim,
@@ -93,14 +99,15 @@ class SelfAttention(keras.layers.Layer):
         self.layer_norm.build(inputs_shape)
 
     def call(self, inputs, attention_mask=None, training=None):
-        q_BSND = self._split_heads(self.query(inputs))
+        # Scaled here, not after the product, which could overflow in float16.
+        q_BSND = self._split_heads(self.query(inputs)) * self.scale
         k_BTND = self._split_heads(self.key(inputs))
         v_BTND = self._split_heads(self.value(inputs))
         mask = None if attention_mask is None else _broadcastable(attention_mask)
         if training and self.attention_dropout > 0:
             context_BSND = self._attend_with_dropout(q_BSND, k_BTND, v_BTND, mask)
         else:
-            context_BSND = ops.dot_product_attention(q_BSND, k_BTND, v_BTND, mask=mask)
+            context_BSND = ops.dot_product_attention(q_BSND, k_BTND, v_BTND, mask=mask, scale=1.0)
         context = ops.reshape(context_BSND, ops.shape(inputs))
         output = self.hidden_dropout_layer(self.output_dense(context), training=training)
         return self.layer_norm(inputs + output)
@@ -110,8 +117,7 @@ class SelfAttention(keras.layers.Layer):
         return ops.reshape(x, (batch, length, self.num_heads, self.hidden_dim // self.num_heads))
 
     def _attend_with_dropout(self, q_BSND, k_BTND, v_BTND, mask):
-        scale = (self.hidden_dim // self.num_heads) ** -0.5
-        scores_BNST = ops.einsum("bsnd,btnd->bnst", q_BSND * scale, k_BTND)
+        scores_BNST = ops.einsum("bsnd,btnd->bnst", q_BSND, k_BTND)
         scores_BNST = ops.cast(scores_BNST, "float32")
         if mask is not None:
             scores_BNST = ops.where(mask, scores_BNST, -1e30)

@@ -6,7 +6,12 @@ Shapes: B batch, S sequence, E embedding, H hidden, V vocabulary.
 import keras
 from keras import ops
 
-from keras_albert.layers.arguments import check_positive_integers, check_rates
+from keras_albert.arguments import (
+    check,
+    check_positive_integers,
+    check_positive_numbers,
+    check_rates,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -72,6 +77,17 @@ class FactorizedEmbedding(keras.layers.Layer):
             num_segments=num_segments,
         )
         check_rates("FactorizedEmbedding", dropout=dropout)
+        check_positive_numbers(
+            "FactorizedEmbedding",
+            layer_norm_epsilon=layer_norm_epsilon,
+            initializer_range=initializer_range,
+        )
+        check(
+            "FactorizedEmbedding",
+            "True, False or None",
+            lambda value: value is None or isinstance(value, bool),
+            project=project,
+        )
         if project is False and embedding_dim != hidden_dim:
             raise ValueError(
                 "Without a projection, `embedding_dim` must equal `hidden_dim`. Received: "

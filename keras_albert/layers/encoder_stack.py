@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_albert.arguments import check_positive_numbers
 from keras_albert.layers.activations import get_activation, serialize_activation
 from keras_albert.layers.attention import SelfAttention
 from keras_albert.layers.feed_forward import FeedForward
@@ -62,6 +63,7 @@ class EncoderStack(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        check_positive_numbers("EncoderStack", initializer_range=initializer_range)
         self.num_layers = num_layers
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim

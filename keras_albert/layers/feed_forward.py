@@ -2,8 +2,9 @@
 
 import keras
 
+from keras_albert.arguments import check_positive_integers, check_positive_numbers, check_rates
 from keras_albert.layers.activations import get_activation, serialize_activation
-from keras_albert.layers.arguments import check_positive_integers, check_rates
+from keras_albert.layers.initializers import get_initializer
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -48,13 +49,12 @@ class FeedForward(keras.layers.Layer):
         super().__init__(**kwargs)
         check_positive_integers("FeedForward", intermediate_dim=intermediate_dim)
         check_rates("FeedForward", hidden_dropout=hidden_dropout)
+        check_positive_numbers("FeedForward", layer_norm_epsilon=layer_norm_epsilon)
         self.intermediate_dim = intermediate_dim
         self.activation = get_activation(activation)
         self.hidden_dropout = hidden_dropout
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.kernel_initializer = keras.initializers.get(
-            kernel_initializer or keras.initializers.TruncatedNormal(stddev=0.02)
-        )
+        self.kernel_initializer = get_initializer(kernel_initializer)
         self.supports_masking = True
 
     def build(self, inputs_shape):

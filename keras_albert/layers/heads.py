@@ -6,7 +6,9 @@ Shapes: B batch, S sequence, H hidden, E embedding, P predictions, V vocabulary.
 import keras
 from keras import ops
 
+from keras_albert.arguments import check, check_positive_numbers
 from keras_albert.layers.activations import get_activation, serialize_activation
+from keras_albert.layers.initializers import get_initializer
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -32,9 +34,7 @@ class Pooler(keras.layers.Layer):
 
     def __init__(self, kernel_initializer=None, **kwargs):
         super().__init__(**kwargs)
-        self.kernel_initializer = keras.initializers.get(
-            kernel_initializer or keras.initializers.TruncatedNormal(stddev=0.02)
-        )
+        self.kernel_initializer = get_initializer(kernel_initializer)
 
     def build(self, inputs_shape):
         self.dense = keras.layers.Dense(
@@ -98,12 +98,17 @@ class MaskedLMHead(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        check(
+            "MaskedLMHead",
+            "a keras.layers.ReversibleEmbedding, as `backbone.token_embedding` is",
+            lambda layer: isinstance(layer, keras.layers.ReversibleEmbedding),
+            token_embedding=token_embedding,
+        )
+        check_positive_numbers("MaskedLMHead", layer_norm_epsilon=layer_norm_epsilon)
         self.token_embedding = token_embedding
         self.activation = get_activation(activation)
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.kernel_initializer = keras.initializers.get(
-            kernel_initializer or keras.initializers.TruncatedNormal(stddev=0.02)
-        )
+        self.kernel_initializer = get_initializer(kernel_initializer)
         self.dense = keras.layers.Dense(
             token_embedding.output_dim,
             activation=self.activation,
@@ -181,9 +186,7 @@ class SentenceOrderHead(keras.layers.Layer):
 
     def __init__(self, kernel_initializer=None, **kwargs):
         super().__init__(**kwargs)
-        self.kernel_initializer = keras.initializers.get(
-            kernel_initializer or keras.initializers.TruncatedNormal(stddev=0.02)
-        )
+        self.kernel_initializer = get_initializer(kernel_initializer)
         self.dense = keras.layers.Dense(
             2, kernel_initializer=self.kernel_initializer, dtype=self.dtype_policy, name="dense"
         )

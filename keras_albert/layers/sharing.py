@@ -4,6 +4,8 @@ Nothing here knows of Keras. A plan is a tuple of `(attention index, feed-forwar
 pair per application of a block, in order; equal indices mean the same instance.
 """
 
+from keras_albert.arguments import check_positive_integers
+
 STRATEGIES = ("all", "attention", "ffn", "none")
 
 
@@ -39,14 +41,12 @@ def sharing_plan(
     """
     if sharing not in STRATEGIES:
         raise ValueError(f"`sharing` must be one of {STRATEGIES}. Received: sharing={sharing!r}")
-    numbers = {
-        "num_layers": num_layers,
-        "num_groups": num_groups,
-        "num_inner_repetitions": num_inner_repetitions,
-    }
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"`{name}` must be an integer of at least 1. Received: {value!r}")
+    check_positive_integers(
+        "sharing_plan",
+        num_layers=num_layers,
+        num_groups=num_groups,
+        num_inner_repetitions=num_inner_repetitions,
+    )
     if num_layers % num_groups:
         raise ValueError(
             "`num_groups` must divide `num_layers`, so that groups are equally deep. "

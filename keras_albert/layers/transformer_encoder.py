@@ -2,6 +2,9 @@
 
 import keras
 
+from keras_albert.layers.attention import SelfAttention
+from keras_albert.layers.feed_forward import FeedForward
+
 
 @keras.saving.register_keras_serializable(package="keras_albert")
 class TransformerEncoder(keras.layers.Layer):
@@ -38,6 +41,15 @@ class TransformerEncoder(keras.layers.Layer):
 
     def __init__(self, attention, feed_forward, **kwargs):
         super().__init__(**kwargs)
+        for name, layer, cls in (
+            ("attention", attention, SelfAttention),
+            ("feed_forward", feed_forward, FeedForward),
+        ):
+            if not isinstance(layer, cls):
+                raise ValueError(
+                    f"`{name}` of TransformerEncoder must be a keras_albert.layers.{cls.__name__}. "
+                    f"Received: {name}={layer!r}"
+                )
         self.attention = attention
         self.feed_forward = feed_forward
         self.supports_masking = True

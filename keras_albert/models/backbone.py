@@ -3,13 +3,15 @@
 import keras
 import keras_hub
 
-from keras_albert.layers.activations import get_activation, serialize_activation
-from keras_albert.layers.arguments import (
+from keras_albert.arguments import (
+    check_booleans,
     check_heads,
+    check_known,
     check_positive_integers,
     check_positive_numbers,
     check_rates,
 )
+from keras_albert.layers.activations import get_activation, serialize_activation
 from keras_albert.layers.embeddings import FactorizedEmbedding
 from keras_albert.layers.encoder_stack import EncoderStack
 from keras_albert.layers.heads import Pooler
@@ -90,6 +92,7 @@ class AlbertBackbone(keras_hub.models.Backbone):
         dtype=None,
         **kwargs,
     ):
+        check_known("AlbertBackbone", kwargs, ("name", "trainable"))
         check_positive_integers(
             "AlbertBackbone", hidden_dim=hidden_dim, num_heads=num_heads, num_layers=num_layers
         )
@@ -222,6 +225,7 @@ class AlbertBackbone(keras_hub.models.Backbone):
         keras_albert.AlbertBackbone.from_preset("albert_base_v2", load_weights=False)
         ```
         """
+        check_booleans("from_preset", load_weights=load_weights)
         preset = str(preset)
         if preset not in PRESETS:
             check_preset_exists(preset)

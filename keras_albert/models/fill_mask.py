@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
+from keras_albert.arguments import is_integer
+
 BATCH_SIZE = 32
 
 
@@ -48,7 +50,7 @@ def fill_mask(model, text, top_k=5):
             "`fill_mask` needs a tokenizer: make the model with `preprocessor="
             "AlbertPretrainerPreprocessor(tokenizer)`, or load one that was saved with it."
         )
-    if not isinstance(top_k, int) or not 1 <= top_k <= model.backbone.vocabulary_size:
+    if not is_integer(top_k) or not 1 <= top_k <= model.backbone.vocabulary_size:
         raise ValueError(
             "`top_k` must be an integer from 1 to the vocabulary's size, "
             f"{model.backbone.vocabulary_size}. Received: {top_k!r}"

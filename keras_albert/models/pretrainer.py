@@ -6,6 +6,7 @@ Shapes: B batch, S sequence, P predictions, V vocabulary.
 import keras
 import keras_hub
 
+from keras_albert.arguments import check_booleans, check_known, check_positive_integers
 from keras_albert.layers.heads import MaskedLMHead, SentenceOrderHead
 from keras_albert.models.backbone import AlbertBackbone
 from keras_albert.models.fill_mask import fill_mask
@@ -59,7 +60,14 @@ class AlbertPretrainer(keras_hub.models.Task):
             )
         if objective not in OBJECTIVES:
             raise ValueError(f"`objective` must be one of {OBJECTIVES}. Received: {objective!r}")
+        check_known("AlbertPretrainer", kwargs, ("name", "trainable", "dtype", "compile"))
         if preprocessor is not None:
+            if not isinstance(preprocessor, AlbertPretrainerPreprocessor):
+                raise ValueError(
+                    "`preprocessor` must be a keras_albert.AlbertPretrainerPreprocessor or None: "
+                    "give a tokenizer as `AlbertPretrainerPreprocessor(tokenizer)`. "
+                    f"Received: {type(preprocessor).__name__}"
+                )
             _check_vocabulary(backbone, preprocessor)
 
         # === Layers ===
@@ -156,7 +164,8 @@ class AlbertPretrainer(keras_hub.models.Task):
         # built where the saved one was, so that its state finds its place.
         config = keras.saving.deserialize_keras_object(config)
         optimizer_is_built = config.pop("optimizer_is_built", False)
-        self.compile(**config)
+        # What suits this backend, whatever it was where the model was saved.
+        self.compile(**{**config, "jit_compile": "auto"})
         if optimizer_is_built:
             self.optimizer.build(self.trainable_variables)
 
@@ -173,24 +182,28 @@ class AlbertPretrainer(keras_hub.models.Task):
         return [*self.backbone._flatten_layers(), *optimizer]
 
     def preprocess_samples(self, x, y=None, sample_weight=None):
-        if _is_model_input(x):
-            return keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
-        if self.preprocessor is None:
-            raise ValueError(
-                "To train on strings the model needs a tokenizer: make it with "
-                "`preprocessor=AlbertPretrainerPreprocessor(tokenizer)`; or pass a "
-                "`PretrainingDataset` or a dict of model inputs. "
-                f"Received: {type(x).__name__}"
-            )
-        return super().preprocess_samples(x, y, sample_weight)
+        if not _is_model_input(x):
+            if self.preprocessor is None:
+                raise ValueError(
+                    "To train on strings the model needs a tokenizer: make it with "
+                    "`preprocessor=AlbertPretrainerPreprocessor(tokenizer)`; or pass a "
+                    "`PretrainingDataset` or a dict of model inputs. "
+                    f"Received: {type(x).__name__}"
+                )
+            sample = super().preprocess_samples(x, y, sample_weight)
+            x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(sample)
+        if self.objective == "none":
+            y, sample_weight = _without_sentence(y), _without_sentence(sample_weight)
+        return keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
 
-    def fit(self, x=None, y=None, *, validation_data=None, **kwargs):
+    def fit(self, x=None, y=None, batch_size=None, *, validation_data=None, **kwargs):
         """Train on a `PretrainingDataset`, on strings, or on model inputs; as `keras.Model.fit`.
 
         Args:
             x: a `PretrainingDataset`, whose pass is the default of `steps_per_epoch`; or whatever
                 `keras_hub.models.Task.fit` takes. Strings are used in the order given.
             y: labels, where `x` has none.
+            batch_size: examples in a batch of strings or inputs; a dataset has its own.
             validation_data: like `x`; a `PretrainingDataset` with `static=True`, so that every
                 epoch is measured on the same examples.
             **kwargs: see `keras.Model.fit`.
@@ -198,43 +211,46 @@ class AlbertPretrainer(keras_hub.models.Task):
         Returns:
             A `keras.callbacks.History`.
         """
+        _check_training_data(x, y, validation_data)
+        if batch_size is not None:
+            check_positive_integers("fit", batch_size=batch_size)
         if not _needs_no_preprocessing(x):
             kwargs.setdefault("shuffle", False)  # KerasHub keeps the order of strings
-            return super().fit(x, y, validation_data=validation_data, **kwargs)
+            return super().fit(x, y, batch_size, validation_data=validation_data, **kwargs)
         if _is_endless(x):
             kwargs["steps_per_epoch"] = kwargs.get("steps_per_epoch") or len(x)
             kwargs["shuffle"] = False  # it shuffles itself, and Keras would warn that it cannot
         if _is_endless(validation_data):
             kwargs["validation_steps"] = kwargs.get("validation_steps") or len(validation_data)
-        return keras.Model.fit(self, x, y, validation_data=validation_data, **kwargs)
+        return keras.Model.fit(self, x, y, batch_size, validation_data=validation_data, **kwargs)
 
-    def evaluate(self, x=None, y=None, **kwargs):
+    def evaluate(self, x=None, y=None, batch_size=None, **kwargs):
         """Losses and accuracies on a `PretrainingDataset`, strings or inputs; see `fit`."""
         if not _needs_no_preprocessing(x):
-            return super().evaluate(x, y, **kwargs)
+            return super().evaluate(x, y, batch_size, **kwargs)
         if _is_endless(x):
             kwargs["steps"] = kwargs.get("steps") or len(x)
-        return keras.Model.evaluate(self, x, y, **kwargs)
+        return keras.Model.evaluate(self, x, y, batch_size, **kwargs)
 
-    def predict(self, x, **kwargs):
+    def predict(self, x, batch_size=None, **kwargs):
         """Logits for a `PretrainingDataset`, strings or inputs; see `fit`."""
         if not _needs_no_preprocessing(x):
-            return super().predict(x, **kwargs)
+            return super().predict(x, batch_size, **kwargs)
         if _is_endless(x):
             kwargs["steps"] = kwargs.get("steps") or len(x)
-        return keras.Model.predict(self, x, **kwargs)
+        return keras.Model.predict(self, x, batch_size, **kwargs)
 
     def train_on_batch(self, x, y=None, sample_weight=None, **kwargs):
         """One step on one batch of strings or inputs; as `keras.Model.train_on_batch`."""
-        if not _is_model_input(x):
-            return super().train_on_batch(x, y, sample_weight, **kwargs)
-        return keras.Model.train_on_batch(self, x, y, sample_weight, **kwargs)
+        batch = self.preprocess_samples(x, y, sample_weight)
+        batch = keras.utils.unpack_x_y_sample_weight(batch)
+        return keras.Model.train_on_batch(self, *batch, **kwargs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, **kwargs):
         """Losses and metrics of one batch; as `keras.Model.test_on_batch`."""
-        if not _is_model_input(x):
-            return super().test_on_batch(x, y, sample_weight, **kwargs)
-        return keras.Model.test_on_batch(self, x, y, sample_weight, **kwargs)
+        batch = self.preprocess_samples(x, y, sample_weight)
+        batch = keras.utils.unpack_x_y_sample_weight(batch)
+        return keras.Model.test_on_batch(self, *batch, **kwargs)
 
     def fill_mask(self, text, top_k=5):
         """The most probable tokens for every [MASK] in a text; see `models.fill_mask.fill_mask`."""
@@ -249,6 +265,7 @@ class AlbertPretrainer(keras_hub.models.Task):
 
         See `AlbertBackbone.from_preset`, which a name of the table goes through.
         """
+        check_booleans("from_preset", load_weights=load_weights)
         preset = str(preset)
         if preset in PRESETS:
             own = {
@@ -269,8 +286,40 @@ def _needs_no_preprocessing(x):
     return isinstance(x, keras.utils.PyDataset) or _is_model_input(x)
 
 
+def _without_sentence(values):
+    if not isinstance(values, dict):
+        return values
+    return {task: value for task, value in values.items() if task != "sentence"}
+
+
 def _is_endless(x):
     return isinstance(x, keras.utils.PyDataset) and x.num_batches is None
+
+
+def _check_training_data(x, y, validation_data):
+    if x is None or isinstance(x, (int, float)):
+        raise ValueError(
+            "`x` must be a `PretrainingDataset`, strings or a dict of model inputs. "
+            f"Received: x={x!r}"
+        )
+    if _is_model_input(x) and y is None:
+        raise ValueError(
+            "`y` must be given with a dict of model inputs: a dict of 'mlm', token ids (B, P), and "
+            "'sentence', (B,), the second not with objective 'none'. Received: y=None"
+        )
+    if validation_data is None:
+        return
+    first = validation_data[0] if isinstance(validation_data, tuple) else validation_data
+    if (
+        _needs_no_preprocessing(x) != _needs_no_preprocessing(first)
+        or isinstance(first, dict)
+        and (first is validation_data)
+    ):
+        raise ValueError(
+            "`validation_data` must be of the kind of `x`: a `PretrainingDataset` with "
+            "`static=True` or a tuple (x, y) of dicts beside a dataset or inputs, a tuple of "
+            f"strings beside strings. Received: {type(first).__name__} beside {type(x).__name__}"
+        )
 
 
 def _check_vocabulary(backbone, preprocessor):

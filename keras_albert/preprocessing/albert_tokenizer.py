@@ -7,8 +7,9 @@ import keras_hub
 import numpy as np
 from keras_hub.src.utils.tensor_utils import preprocessing_function
 
+from keras_albert.arguments import check_booleans
 from keras_albert.preprocessing.normalizer import normalize_text, normalize_text_tf
-from keras_albert.preprocessing.text_tokenizer import TextTokenizer, check_integer_dtype, refuse
+from keras_albert.preprocessing.text_tokenizer import TextTokenizer, check_output, refuse
 from keras_albert.preprocessing.vocabulary import read_bytes, read_sentencepiece
 from keras_albert.preprocessing.vocabulary_training import train_sentencepiece
 
@@ -60,7 +61,13 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
         **kwargs,
     ):
         refuse(kwargs, ("add_bos", "add_eos"), "the packer adds [CLS] and [SEP]")
-        check_integer_dtype(kwargs.get("dtype", "int32"))
+        check_output(**kwargs)
+        check_booleans(
+            "AlbertTokenizer",
+            lowercase=lowercase,
+            strip_accents=strip_accents,
+            split_digit_commas=split_digit_commas,
+        )
         self._add_special_token("[CLS]", "cls_token")
         self._add_special_token("[SEP]", "sep_token")
         self._add_special_token("<pad>", "pad_token")
@@ -212,6 +219,12 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
         Example:
         >>> tokenizer = AlbertTokenizer.train("corpus/*.txt", 8_000, output="spiece.model")
         """
+        options = {
+            "lowercase": lowercase,
+            "strip_accents": strip_accents,
+            "split_digit_commas": split_digit_commas,
+        }
+        check_booleans("AlbertTokenizer", **options)
         proto = train_sentencepiece(
             files,
             vocabulary_size,
@@ -220,12 +233,7 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
             character_coverage=character_coverage,
             max_sentences=max_sentences,
         )
-        return cls(
-            proto,
-            lowercase=lowercase,
-            strip_accents=strip_accents,
-            split_digit_commas=split_digit_commas,
-        )
+        return cls(proto, **options)
 
 
 class _DigitCommas:

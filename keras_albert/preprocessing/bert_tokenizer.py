@@ -8,8 +8,9 @@ import keras_hub
 import numpy as np
 from keras_hub.src.utils.tensor_utils import preprocessing_function
 
+from keras_albert.arguments import check_booleans
 from keras_albert.preprocessing.bert_words import split_words, split_words_tf
-from keras_albert.preprocessing.text_tokenizer import TextTokenizer, check_integer_dtype, refuse
+from keras_albert.preprocessing.text_tokenizer import TextTokenizer, check_output, refuse
 from keras_albert.preprocessing.vocabulary import read_wordpiece
 from keras_albert.preprocessing.vocabulary_training import train_wordpiece
 
@@ -51,7 +52,10 @@ class BertTokenizer(TextTokenizer, keras_hub.tokenizers.WordPieceTokenizer):
 
     def __init__(self, vocabulary=None, lowercase=True, strip_accents=None, **kwargs):
         refuse(kwargs, _FIXED, "BERT's vocabularies fix it")
-        check_integer_dtype(kwargs.get("dtype", "int32"))
+        check_output(**kwargs)
+        check_booleans("BertTokenizer", lowercase=lowercase)
+        if strip_accents is not None:
+            check_booleans("BertTokenizer", strip_accents=strip_accents)
         self._add_special_token("[CLS]", "cls_token")
         self._add_special_token("[SEP]", "sep_token")
         self._add_special_token("[PAD]", "pad_token")

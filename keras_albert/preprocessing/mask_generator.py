@@ -6,6 +6,7 @@ import threading
 import keras
 import numpy as np
 
+from keras_albert.arguments import check, check_booleans, is_integer
 from keras_albert.preprocessing.masking import (
     MaskingVocabulary,
     check_counts,
@@ -73,6 +74,11 @@ class NGramMaskGenerator(keras.layers.Layer):
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
         self.built = True
+        owner = "NGramMaskGenerator"
+        rule = "an AlbertTokenizer or BertTokenizer, or have their `word_starts`"
+        check(owner, rule, lambda value: hasattr(value, "word_starts"), tokenizer=tokenizer)
+        check_booleans(owner, whole_words=whole_words)
+        check(owner, "an integer", is_integer, seed=seed)
         check_shares(mask_rate, 0.8, 0.1)
         check_counts(1 if max_predictions is None else max_predictions, max_ngram)
         self.tokenizer = tokenizer

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keras_albert.arguments import is_integer, is_number
 from keras_albert.preprocessing.randomness import (
     STREAM_MASK_KIND,
     STREAM_NGRAM,
@@ -276,8 +277,8 @@ def _take(ticket_W, n, offsets, row_ends, budgets) -> np.ndarray:
 
 def check_shares(mask_rate, mask_token_share, random_token_share):
     """Raise a `ValueError` for shares outside their range."""
-    if not 0 < mask_rate <= 1:
-        raise ValueError(f"`mask_rate` must be in (0, 1]. Received: {mask_rate}.")
+    if not is_number(mask_rate) or not 0 < mask_rate <= 1:
+        raise ValueError(f"`mask_rate` must be in (0, 1]. Received: {mask_rate!r}.")
     if min(mask_token_share, random_token_share) < 0 or mask_token_share + random_token_share > 1:
         raise ValueError(
             "`mask_token_share` and `random_token_share` must be >= 0 and at most 1 together. "
@@ -287,10 +288,10 @@ def check_shares(mask_rate, mask_token_share, random_token_share):
 
 def check_counts(max_predictions, max_ngram):
     """Raise a `ValueError` for numbers below 1."""
-    if max_predictions < 1 or max_ngram < 1:
+    if not all(is_integer(value) and value >= 1 for value in (max_predictions, max_ngram)):
         raise ValueError(
-            "`max_predictions` and `max_ngram` must be >= 1. "
-            f"Received: max_predictions={max_predictions}, max_ngram={max_ngram}."
+            "`max_predictions` and `max_ngram` must be integers >= 1. "
+            f"Received: max_predictions={max_predictions!r}, max_ngram={max_ngram!r}."
         )
 
 

@@ -9,6 +9,7 @@ import keras
 import keras_hub
 import numpy as np
 
+from keras_albert.arguments import check, check_integers, is_integer
 from keras_albert.preprocessing.text_tokenizer import refuse
 
 TRUNCATIONS = ("longest_first", "random")
@@ -84,6 +85,12 @@ class SegmentPacker(keras_hub.layers.MultiSegmentPacker):
         **kwargs,
     ):
         refuse(kwargs, ("sep_value", "padding_side"), "[SEP] ends both segments, padding follows")
+        _check_truncation(truncate)
+        _check_length(sequence_length)
+        ids = {"start_value": start_value, "end_value": end_value, "pad_value": pad_value}
+        check_integers("SegmentPacker", 0, **ids)
+        if seed is not None:
+            check_integers("SegmentPacker", 0, seed=seed)
         super().__init__(
             sequence_length,
             start_value=start_value,
@@ -91,9 +98,6 @@ class SegmentPacker(keras_hub.layers.MultiSegmentPacker):
             pad_value=pad_value,
             **kwargs,
         )
-        if truncate not in TRUNCATIONS:
-            raise ValueError(f"`truncate` must be one of {TRUNCATIONS}. Received: {truncate!r}")
-        _check_length(sequence_length)
         self.truncate = truncate
         self.seed = seed
         self._generator = np.random.default_rng(seed)
@@ -161,8 +165,13 @@ class SegmentPacker(keras_hub.layers.MultiSegmentPacker):
         return config
 
 
+def _check_truncation(truncate):
+    if truncate not in TRUNCATIONS:
+        raise ValueError(f"`truncate` must be one of {TRUNCATIONS}. Received: {truncate!r}")
+
+
 def _check_length(sequence_length):
-    if not sequence_length > 3:
+    if not is_integer(sequence_length) or sequence_length < 4:
         raise ValueError(
             "`sequence_length` must leave room for [CLS], two [SEP] and a token, so at least 4. "
             f"Received: {sequence_length!r}"
@@ -201,12 +210,18 @@ class AlbertPreprocessor(keras_hub.models.Preprocessor):
 
     # Both tokenizers serve: a preset names its own in tokenizer.json.
     tokenizer_cls = keras_hub.tokenizers.Tokenizer
+    seed = None  # of random truncation; a subclass that draws has one
 
     def __init__(self, tokenizer, sequence_length=512, truncate="longest_first", **kwargs):
         super().__init__(**kwargs)
-        if truncate not in TRUNCATIONS:
-            raise ValueError(f"`truncate` must be one of {TRUNCATIONS}. Received: {truncate!r}")
+        _check_truncation(truncate)
         _check_length(sequence_length)
+        check(
+            type(self).__name__,
+            "an AlbertTokenizer or BertTokenizer",
+            lambda value: isinstance(value, keras_hub.tokenizers.Tokenizer),
+            tokenizer=tokenizer,
+        )
         self.tokenizer = tokenizer
         self.packer = None
         self.sequence_length = sequence_length
@@ -223,6 +238,7 @@ class AlbertPreprocessor(keras_hub.models.Preprocessor):
                     end_value=self.tokenizer.sep_token_id,
                     pad_value=self.tokenizer.pad_token_id,
                     truncate=self.truncate,
+                    seed=self.seed,
                 )
 
     # KerasHub splits a tuple into (x, y) for every layer that names its first argument `x`.

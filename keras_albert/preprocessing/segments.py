@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keras_albert.arguments import is_number
 from keras_albert.preprocessing.randomness import (
     STREAM_SEGMENTS,
     STREAM_TRUNCATION,
@@ -314,8 +315,8 @@ def _check_draw(document, ordinal, count, objective, short_sequence_probability)
         raise ValueError(
             f"`ordinal` must be in [0, count). Received: ordinal={ordinal}, count={count}."
         )
-    if not 0 <= short_sequence_probability <= 1:
+    if not is_number(short_sequence_probability) or not 0 <= short_sequence_probability <= 1:
         raise ValueError(
             "`short_sequence_probability` must be in [0, 1]. "
-            f"Received: {short_sequence_probability}."
+            f"Received: {short_sequence_probability!r}."
         )

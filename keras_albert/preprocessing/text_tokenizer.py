@@ -6,6 +6,8 @@ import json
 import numpy as np
 from keras_hub.src.utils.tensor_utils import canonicalize_python_string_inputs, restore_outer_shape
 
+from keras_albert.arguments import check_integers
+
 
 class TextTokenizer:
     """Mixed into a KerasHub tokenizer that defines `encode_batch` and `_vocabulary_bytes`."""
@@ -80,8 +82,10 @@ def refuse(kwargs, names, reason):
             raise ValueError(f"`{name}` is not an option: {reason}. Received: {kwargs[name]!r}")
 
 
-def check_integer_dtype(dtype):
-    """Raise a ValueError unless ids of this type are integers."""
+def check_output(dtype="int32", sequence_length=None, **_):
+    """Raise a ValueError unless ids are integers, in rows of a length that can be."""
+    if sequence_length is not None:
+        check_integers("a tokenizer", 1, sequence_length=sequence_length)
     if "int" not in str(dtype):
         raise ValueError(
             "A tokenizer's `dtype` must be an integer type; `id_to_token` gives the strings. "

@@ -10,6 +10,7 @@ import re
 import tempfile
 from pathlib import Path
 
+from keras_albert.arguments import check, check_positive_integers, is_number, is_path
 from keras_albert.preprocessing.files import find_files, names_files
 
 ALBERT_CONTROL = ("[CLS]", "[SEP]", "[MASK]")
@@ -34,6 +35,9 @@ def iterate_texts(files):
             string.
     """
     if not names_files(files):
+        check(
+            "train", "paths or an iterable of texts", lambda f: hasattr(f, "__iter__"), files=files
+        )
         for number, text in enumerate(files):
             if not isinstance(text, str):
                 raise ValueError(
@@ -93,6 +97,14 @@ def train_sentencepiece(
     """
     import sentencepiece
 
+    check_positive_integers("train", vocabulary_size=vocabulary_size, max_sentences=max_sentences)
+    check(
+        "train",
+        "a number above 0 and at most 1",
+        lambda share: is_number(share) and 0 < share <= 1,
+        character_coverage=character_coverage,
+    )
+    _check_output(output)
     failures = []  # the trainer turns what its iterator raises into a message
     lines_read = 0
 
@@ -187,6 +199,8 @@ def train_wordpiece(files, vocabulary_size, output, *, split, max_characters):
     """
     import tokenizers
 
+    check_positive_integers("train", vocabulary_size=vocabulary_size, max_characters=max_characters)
+    _check_output(output)
     words = collections.Counter()
     for text in iterate_texts(files):
         words.update(split(text))
@@ -228,6 +242,15 @@ def train_wordpiece(files, vocabulary_size, output, *, split, max_characters):
     if output is not None:
         write_whole(output, "".join(f"{token}\n" for token in tokens).encode())
     return tokens
+
+
+def _check_output(output):
+    check(
+        "train",
+        "None or a file's path, not a directory",
+        lambda path: path is None or (is_path(path) and not os.path.isdir(path)),
+        output=output,
+    )
 
 
 def write_whole(path, data):

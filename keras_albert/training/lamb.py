@@ -5,6 +5,8 @@ import re
 import keras
 from keras import ops
 
+from keras_albert.arguments import check, is_number
+
 
 @keras.saving.register_keras_serializable(package="keras_albert")
 class Lamb(keras.optimizers.Optimizer):
@@ -54,6 +56,35 @@ class Lamb(keras.optimizers.Optimizer):
         name="lamb",
         **kwargs,
     ):
+        check(
+            "Lamb",
+            "a number of at least 0, a keras LearningRateSchedule or a function",
+            lambda rate: callable(rate) or (is_number(rate) and rate >= 0),
+            learning_rate=learning_rate,
+        )
+        for argument, value in (("beta_1", beta_1), ("beta_2", beta_2)):
+            if not is_number(value) or not 0 <= value < 1:
+                raise ValueError(f"`{argument}` must be in [0, 1). Received: {value!r}")
+        numbers = (weight_decay or 0, epsilon)
+        if not all(map(is_number, numbers)) or numbers[0] < 0 or epsilon <= 0:
+            raise ValueError(
+                "`weight_decay` must not be negative and `epsilon` must be above 0. "
+                f"Received: weight_decay={weight_decay!r}, epsilon={epsilon!r}"
+            )
+        check(
+            "Lamb",
+            "a number above 0, or None for no clipping",
+            lambda norm: norm is None or (is_number(norm) and norm > 0),
+            global_clipnorm=global_clipnorm,
+        )
+        check(
+            "Lamb",
+            "a regular expression or a list of them",
+            lambda value: (
+                isinstance(value, (str, list, tuple)) and all(isinstance(v, str) for v in value)
+            ),
+            exclude=exclude,
+        )
         super().__init__(
             learning_rate=learning_rate,
             weight_decay=weight_decay or None,
@@ -61,14 +92,6 @@ class Lamb(keras.optimizers.Optimizer):
             name=name,
             **kwargs,
         )
-        for argument, value in (("beta_1", beta_1), ("beta_2", beta_2)):
-            if not 0 <= value < 1:
-                raise ValueError(f"`{argument}` must be in [0, 1). Received: {value}")
-        if (weight_decay or 0) < 0 or epsilon <= 0:
-            raise ValueError(
-                "`weight_decay` must not be negative and `epsilon` must be above 0. "
-                f"Received: weight_decay={weight_decay}, epsilon={epsilon}"
-            )
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
@@ -101,7 +124,8 @@ class Lamb(keras.optimizers.Optimizer):
         index = self._get_variable_index(variable)
         dtype = variable.dtype
         rate = ops.cast(learning_rate, dtype)
-        gradient = ops.cast(gradient, dtype)
+        # Gradients of embeddings come sparse under TensorFlow.
+        gradient = ops.cast(ops.convert_to_tensor(gradient), dtype)
         m, v = self._momentums[index], self._velocities[index]
         self.assign(m, self.beta_1 * m + (1 - self.beta_1) * gradient)
         self.assign(v, self.beta_2 * v + (1 - self.beta_2) * ops.square(gradient))

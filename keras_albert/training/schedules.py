@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_albert.arguments import check_integers, check_positive_numbers, is_number
+
 
 @keras.saving.register_keras_serializable(package="keras_albert")
 class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -45,17 +47,18 @@ class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
         name="WarmupPolynomialDecay",
     ):
         super().__init__()
-        if total_steps < 1:
-            raise ValueError(f"`total_steps` must be at least 1. Received: {total_steps}")
-        if not 0 <= warmup_steps < total_steps:
+        check_integers("WarmupPolynomialDecay", 1, total_steps=total_steps)
+        check_integers("WarmupPolynomialDecay", 0, warmup_steps=warmup_steps)
+        check_positive_numbers("WarmupPolynomialDecay", power=power)
+        if warmup_steps >= total_steps:
             raise ValueError(
-                "`warmup_steps` must be 0 or more, and less than `total_steps`. "
+                "`warmup_steps` must be less than `total_steps`. "
                 f"Received: warmup_steps={warmup_steps}, total_steps={total_steps}"
             )
-        if learning_rate < 0 or end_learning_rate < 0:
+        if not all(is_number(r) and r >= 0 for r in (learning_rate, end_learning_rate)):
             raise ValueError(
-                "Learning rates must not be negative. Received: "
-                f"learning_rate={learning_rate}, end_learning_rate={end_learning_rate}"
+                "Learning rates must be numbers and must not be negative. Received: "
+                f"learning_rate={learning_rate!r}, end_learning_rate={end_learning_rate!r}"
             )
         self.learning_rate = learning_rate
         self.warmup_steps = warmup_steps

@@ -229,6 +229,22 @@ ALL_LAYERS = {
 }
 
 
+def test_the_layers_with_integer_inputs_serialise(tmp_path):
+    ids, positions = keras.Input((4,), dtype="int32"), keras.Input((2,), dtype="int32")
+    x = layers.FactorizedEmbedding(30, 6, H, max_sequence_length=9)(ids, segment_ids=ids)
+    table = keras.layers.ReversibleEmbedding(20, 6)
+    logits = layers.MaskedLMHead(table)(x, mask_positions=positions)
+    sentence = layers.SentenceOrderHead()(layers.Pooler()(x))
+    model = keras.Model([ids, positions], [logits, sentence])
+    randomise(model)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    inputs = [np.array([[1, 0, 1, 1], [0, 0, 1, 0]]), np.array([[1, 3], [0, 2]])]
+    for one, other in zip(loaded(inputs), model(inputs), strict=True):
+        np.testing.assert_array_equal(to_numpy(one), to_numpy(other))
+    assert loaded.count_params() == model.count_params()
+
+
 @pytest.mark.parametrize("name", ALL_LAYERS)
 def test_every_layer_serialises_inside_a_saved_model(x, tmp_path, name):
     inputs = keras.Input((S, H))
@@ -264,6 +280,23 @@ def test_mixed_precision_stays_finite_and_near_float32(policy):
         output = to_numpy(keras.ops.cast(output, "float32"))
         assert np.isfinite(output).all()
         np.testing.assert_allclose(output, expected, atol=0.06)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-12])
+def test_attention_scores_do_not_overflow_in_float16(rate):
+    # q.k reaches 3e5 here, beyond float16's 65504; scaled by 1/sqrt(D) it does not.
+    x = np.random.default_rng(3).normal(size=(2, 5, 64)).astype("float32")
+    outputs = {}
+    for policy in ("float32", "mixed_float16"):
+        layer = layers.SelfAttention(1, attention_dropout=rate, dtype=policy)
+        layer(x)
+        layer.query.kernel.assign(70 * np.eye(64))
+        layer.key.kernel.assign(70 * np.eye(64))
+        layer.value.kernel.assign(np.eye(64))
+        layer.output_dense.kernel.assign(np.eye(64))
+        output = layer(x, training=rate > 0)
+        outputs[policy] = to_numpy(keras.ops.cast(output, "float32"))
+    np.testing.assert_allclose(outputs["mixed_float16"], outputs["float32"], atol=0.02)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Oracles: invariants (padding, batch order, save and load) and the config."""
 
+import inspect
 import json
+import os
 import subprocess
 import sys
 
@@ -139,7 +141,7 @@ def test_saved_here_and_loaded_in_a_fresh_process_on_any_backend(tmp_path, backe
         [sys.executable, "-c", OTHER_PROCESS, str(tmp_path), tolerance],
         capture_output=True,
         text=True,
-        env={**__import__("os").environ, "KERAS_BACKEND": backend},
+        env={**os.environ, "KERAS_BACKEND": backend},
     )
     assert result.returncode == 0, result.stderr[-2000:]
     assert f"equal on {backend}" in result.stdout
@@ -148,8 +150,6 @@ def test_saved_here_and_loaded_in_a_fresh_process_on_any_backend(tmp_path, backe
 def test_config_holds_exactly_the_arguments():
     config = make(sharing="ffn", num_groups=2).get_config()
     json.dumps(config)
-    import inspect
-
     arguments = set(inspect.signature(keras_albert.AlbertBackbone.__init__).parameters)
     assert set(config) == arguments - {"self", "kwargs"} | {"name", "trainable"}
     assert (config["sharing"], config["num_groups"]) == ("ffn", 2)

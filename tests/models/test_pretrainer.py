@@ -7,7 +7,7 @@ import pytest
 import keras_albert
 from keras_albert.layers.sharing import STRATEGIES
 from tests.conftest import random_inputs, to_numpy
-from tests.models.test_backbone import SMALL, make, outputs_of
+from tests.models.test_backbone import make, outputs_of
 
 
 def batch(size=4, length=10, slots=3, seed=0):
@@ -80,7 +80,6 @@ def test_the_decoder_is_the_embedding_table():
     tables = [v for v in model.trainable_variables if tuple(v.shape) == (40, 6)]
     assert len(tables) == 1
     x, _, _ = batch()
-    before = outputs_of(model, x)["mlm"]
     table = model.backbone.token_embedding.embeddings
     changed = to_numpy(table.value).copy()
     changed[39, 0] += 5.0  # an id that no input holds
@@ -165,6 +164,42 @@ def test_fit_takes_strings_pairs_and_labels(text_model):
     assert scores["sentence_loss"] == 0.0 and scores["mlm_loss"] > 0
 
 
+def test_a_batch_of_strings_is_the_batch_of_its_inputs(text_model):
+    pair = (["The cat sat on the mat.", "A dog ran."], ["It was warm there.", "A cat looked."])
+    x, y, weights = text_model.preprocess_samples(pair, y=np.array([0, 1]))
+    segments, mask = to_numpy(x["segment_ids"]), to_numpy(x["padding_mask"])
+    assert {0, 1} == set(segments[0][mask[0]])  # the second text is a segment, not a label
+    np.testing.assert_array_equal(to_numpy(y["sentence"]), [0, 1])
+    scores = text_model.test_on_batch(pair, y=np.array([0, 1]), return_dict=True)
+    assert float(scores["sentence_loss"]) > 0
+    losses = [
+        float(text_model.train_on_batch(pair, y=np.array([0, 1]), return_dict=True)["loss"])
+        for _ in range(30)
+    ]
+    assert losses[-1] < losses[0]
+
+
+def test_strings_without_a_sentence_objective(tokenizer):
+    preprocessor = keras_albert.AlbertPretrainerPreprocessor(tokenizer, sequence_length=24)
+    backbone = make(vocabulary_size=tokenizer.vocabulary_size())
+    model = keras_albert.AlbertPretrainer(backbone, preprocessor, objective="none")
+    scores = model.evaluate(TEXTS, batch_size=2, return_dict=True, verbose=0)
+    assert set(scores) == {"loss", "mlm_accuracy"}
+
+
+def test_random_truncation_follows_the_seed(tokenizer):
+    long = ["the cat sat on the mat. a dog ran over the road. " * 5] * 8
+
+    def token_ids(seed):
+        preprocessor = keras_albert.AlbertPretrainerPreprocessor(
+            tokenizer, sequence_length=12, seed=seed, mask_rate=0.01, max_predictions=1
+        )
+        return to_numpy(preprocessor((long, long))[0]["token_ids"])
+
+    np.testing.assert_array_equal(token_ids(1), token_ids(1))
+    assert (token_ids(1) != token_ids(2)).any()
+
+
 def test_fit_takes_a_pretraining_dataset(text_model, tokenizer, tmp_path):
     keras_albert.prepare_corpus(
         iter(TEXTS), tmp_path / "shards", tokenizer=tokenizer, progress=False
@@ -179,7 +214,8 @@ def test_fit_takes_a_pretraining_dataset(text_model, tokenizer, tmp_path):
     again = text_model.evaluate(static, return_dict=True, verbose=0)
     assert one == again
     assert text_model.predict(static, verbose=0)["sentence"].shape == (static.num_examples, 2)
-    text_model.evaluate(data, verbose=0)  # endless: one pass
+    scores = text_model.evaluate(data, return_dict=True, verbose=0)  # endless: one pass
+    assert scores["mlm_loss"] > 0
 
 
 @pytest.mark.slow
@@ -252,4 +288,3 @@ def test_errors_say_what_to_do(text_model, tokenizer):
     for run, message in cases:
         with pytest.raises(ValueError, match=message):
             run()
-    assert SMALL["max_sequence_length"] == 32

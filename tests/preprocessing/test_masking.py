@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_albert.preprocessing import randomness
+from keras_albert.preprocessing.mask_generator import NGramMaskGenerator
 from keras_albert.preprocessing.masking import (
     MaskingVocabulary,
-    NGramMaskGenerator,
     default_max_predictions,
     mask_ngrams,
 )
