@@ -6,6 +6,11 @@ import pathlib
 import keras
 import numpy as np
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 

@@ -67,7 +67,7 @@ def split_line(text, max_bytes=_MAX_LINE_BYTES):
     start = 0
     while len(data) - start > max_bytes:
         end = data.rfind(b" ", start, start + max_bytes + 1)
-        if end <= start:
+        if end < start:  # no space
             end = start + max_bytes
             while data[end] & 0xC0 == 0x80:  # inside a character
                 end -= 1

@@ -124,8 +124,9 @@ class Lamb(keras.optimizers.Optimizer):
         index = self._get_variable_index(variable)
         dtype = variable.dtype
         rate = ops.cast(learning_rate, dtype)
-        # Gradients of embeddings come sparse under TensorFlow.
-        gradient = ops.cast(ops.convert_to_tensor(gradient), dtype)
+        # TensorFlow's gradients of embeddings are sparse, with a row for every occurrence: added to
+        # zeros they are dense, and occurrences are summed before they are squared.
+        gradient = ops.add(ops.zeros_like(variable), ops.cast(gradient, dtype))
         m, v = self._momentums[index], self._velocities[index]
         self.assign(m, self.beta_1 * m + (1 - self.beta_1) * gradient)
         self.assign(v, self.beta_2 * v + (1 - self.beta_2) * ops.square(gradient))
