@@ -131,8 +131,8 @@ def language_reference():
     from pydoc_data.topics import topics
 
     for text in topics.values():
-        paragraphs = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
-        yield "\n".join(re.sub(r"[*=~^-]{3,}", "", paragraph) for paragraph in paragraphs)
+        text = re.sub(r"[*=~^-]{3,}", "", text)  # underlines of headings, rules of tables
+        yield "\n".join(" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
 
 
 def make_tokenizer(args, output):
