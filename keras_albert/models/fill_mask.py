@@ -116,10 +116,10 @@ def _best(tokenizer, probabilities_V, top_k):
     probabilities_V = probabilities_V[: tokenizer.vocabulary_size()]
     best = np.argsort(-probabilities_V, kind="stable")[:top_k]
     return [
-        FilledMask(
-            tokenizer.id_to_token(int(id)).removeprefix("\u2581"),
-            float(probabilities_V[id]),
-            int(id),
-        )
+        FilledMask(_text(tokenizer.id_to_token(int(id))), float(probabilities_V[id]), int(id))
         for id in best
     ]
+
+
+def _text(piece):
+    return piece.removeprefix("\u2581") or piece  # the piece that is a space alone keeps its mark
