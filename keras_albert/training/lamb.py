@@ -126,7 +126,7 @@ class Lamb(keras.optimizers.Optimizer):
         rate = ops.cast(learning_rate, dtype)
         # TensorFlow's gradients of embeddings are sparse, with a row for every occurrence: added to
         # zeros they are dense, and occurrences are summed before they are squared.
-        gradient = ops.add(ops.zeros_like(variable), ops.cast(gradient, dtype))
+        gradient = ops.add(ops.zeros(variable.shape, dtype), ops.cast(gradient, dtype))
         m, v = self._momentums[index], self._velocities[index]
         self.assign(m, self.beta_1 * m + (1 - self.beta_1) * gradient)
         self.assign(v, self.beta_2 * v + (1 - self.beta_2) * ops.square(gradient))
