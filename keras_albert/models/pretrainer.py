@@ -268,9 +268,8 @@ class AlbertPretrainer(keras_hub.models.Task):
         check_booleans("from_preset", load_weights=load_weights)
         preset = str(preset)
         if preset in PRESETS:
-            own = {
-                k: kwargs.pop(k) for k in ("preprocessor", "objective", "compile") if k in kwargs
-            }
+            names = ("preprocessor", "objective", "compile")
+            own = {name: kwargs.pop(name) for name in names if name in kwargs}
             backbone = AlbertBackbone.from_preset(preset, load_weights=load_weights, **kwargs)
             return cls(backbone, **own)
         check_preset_exists(preset)
@@ -310,11 +309,8 @@ def _check_training_data(x, y, validation_data):
     if validation_data is None:
         return
     first = validation_data[0] if isinstance(validation_data, tuple) else validation_data
-    if (
-        _needs_no_preprocessing(x) != _needs_no_preprocessing(first)
-        or isinstance(first, dict)
-        and (first is validation_data)
-    ):
+    without_labels = isinstance(validation_data, dict)
+    if without_labels or _needs_no_preprocessing(x) != _needs_no_preprocessing(first):
         raise ValueError(
             "`validation_data` must be of the kind of `x`: a `PretrainingDataset` with "
             "`static=True` or a tuple (x, y) of dicts beside a dataset or inputs, a tuple of "
