@@ -8,12 +8,12 @@ import numpy as np
 from keras_hub.src.utils.tensor_utils import preprocessing_function
 
 from keras_albert.arguments import check_booleans
+from keras_albert.preprocessing.encoders import SPACE, SentencePieceEncoder
 from keras_albert.preprocessing.normalizer import normalize_text, normalize_text_tf
 from keras_albert.preprocessing.text_tokenizer import TextTokenizer, check_output, refuse
 from keras_albert.preprocessing.vocabulary import read_bytes, read_sentencepiece
 from keras_albert.preprocessing.vocabulary_training import train_sentencepiece
 
-SPACE = "\u2581"  # how SentencePiece writes a space
 _LETTERS_AND_PUNCTUATION = frozenset('abcdefghijklmnopqrstuvwxyz!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 
 
@@ -82,31 +82,12 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
 
     def set_proto(self, proto):
         """Set the SentencePiece model: a path, its bytes, or `None`."""
-        self._digit_commas = None
+        self._encoder = None
         super().set_proto(None if proto is None else read_sentencepiece(proto))
-        if proto is not None:
-            self._digit_commas = _DigitCommas(self)
 
     def load_assets(self, dir_path):
         path = os.path.join(dir_path, self.file_assets[0])
         self.set_proto(read_bytes(path))
-
-    def encode_batch(self, texts):
-        """Encode texts without tensors, on every core; the way for corpora.
-
-        Args:
-            texts: a list of `str` or UTF-8 `bytes`.
-
-        Returns:
-            A list of lists of ids, without [CLS] and [SEP].
-
-        Raises:
-            ValueError: a text is not a string, or no vocabulary is set.
-        """
-        self._check_vocabulary()
-        texts = [normalize_text(text, self.lowercase, self.strip_accents) for text in texts]
-        ids = self._sentence_piece_spm.Encode(texts, out_type=int)
-        return self._digit_commas.split(ids) if self.split_digit_commas else ids
 
     def word_starts(self):
         """Which pieces start a word, for whole-word and n-gram masking.
@@ -135,8 +116,8 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
             "split_digit_commas": self.split_digit_commas,
         }
 
-    def _vocabulary_bytes(self):
-        return self.proto
+    def _make_encoder(self):
+        return SentencePieceEncoder(self.proto, **self._normalization())
 
     def _set_proto_tf(self, proto):
         """Keep no TensorFlow resource: see `_graph_tokenizer`."""
@@ -163,8 +144,21 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
         inputs = normalize_text_tf(inputs, self.lowercase, self.strip_accents)
         tokens = self._graph_tokenizer().tokenize(inputs)
         if self.split_digit_commas:
-            tokens = self._digit_commas.split_tf(tokens)
+            tokens = self._split_digit_commas_tf(tokens)
         return self._shape_tokens_tf(tokens, unbatched)
+
+    def _split_digit_commas_tf(self, tokens):
+        """Apply the digit-comma rule to ragged ids (..., None)."""
+        import tensorflow as tf
+
+        replacements = self.encoder.digit_commas
+        if not replacements:
+            return tokens
+        rows = [replacements.get(id, [id]) for id in range(self.vocabulary_size())]
+        table = tf.RaggedTensor.from_row_lengths(
+            tf.constant(np.concatenate(rows), tokens.dtype), [len(row) for row in rows]
+        )
+        return tf.gather(table, tokens).merge_dims(-2, -1)
 
     @preprocessing_function
     def _detokenize_tf(self, inputs):
@@ -234,45 +228,3 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
             max_sentences=max_sentences,
         )
         return cls(proto, **options)
-
-
-class _DigitCommas:
-    """The digit-comma rule as a table: piece id -> the ids that replace it.
-
-    The original encodes `piece[:-1]` anew wherever such a piece occurs, without its context: what
-    replaces a piece depends on the vocabulary alone.
-    """
-
-    def __init__(self, tokenizer):
-        encode = tokenizer._sentence_piece_spm.EncodeAsPieces
-        self.pieces = tokenizer.get_vocabulary()
-        self.replacements = {}
-        for id, piece in enumerate(self.pieces):
-            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
-                parts = encode(piece[:-1].replace(SPACE, ""))
-                if piece[0] != SPACE and parts[0][0] == SPACE:
-                    parts = [part for part in (parts[0][1:], *parts[1:]) if part]
-                parts.append(",")
-                self.replacements[id] = [tokenizer.token_to_id(part) for part in parts]
-
-    def split(self, batch):
-        """Apply the rule to a list of lists of ids."""
-        table = self.replacements
-        return [
-            ids
-            if table.keys().isdisjoint(ids)
-            else [new for id in ids for new in table.get(id, (id,))]
-            for ids in batch
-        ]
-
-    def split_tf(self, tokens):
-        """Apply the rule to ragged ids (..., None)."""
-        import tensorflow as tf
-
-        if not self.replacements:
-            return tokens
-        rows = [self.replacements.get(id, [id]) for id in range(len(self.pieces))]
-        table = tf.RaggedTensor.from_row_lengths(
-            tf.constant(np.concatenate(rows), tokens.dtype), [len(row) for row in rows]
-        )
-        return tf.gather(table, tokens).merge_dims(-2, -1)

@@ -1,6 +1,5 @@
 """BERT's tokenizer: basic words, then WordPiece by the longest match."""
 
-import itertools
 import os
 
 import keras
@@ -10,11 +9,11 @@ from keras_hub.src.utils.tensor_utils import preprocessing_function
 
 from keras_albert.arguments import check_booleans
 from keras_albert.preprocessing.bert_words import split_words, split_words_tf
+from keras_albert.preprocessing.encoders import MAX_WORD_LENGTH, WordPieceEncoder
 from keras_albert.preprocessing.text_tokenizer import TextTokenizer, check_output, refuse
 from keras_albert.preprocessing.vocabulary import read_wordpiece
 from keras_albert.preprocessing.vocabulary_training import train_wordpiece
 
-MAX_WORD_LENGTH = 200  # characters; a longer word is [UNK], as in `WordpieceTokenizer`
 _FIXED = ("split", "suffix_indicator", "oov_token", "special_tokens", "special_tokens_in_strings")
 
 
@@ -69,30 +68,11 @@ class BertTokenizer(TextTokenizer, keras_hub.tokenizers.WordPieceTokenizer):
 
     def set_vocabulary(self, vocabulary):
         """Set the vocabulary: a path, an iterable of tokens, or `None`."""
-        self._word_pieces = None
-        tokens = None if vocabulary is None else read_wordpiece(vocabulary)
-        super().set_vocabulary(tokens)
-        if tokens is not None:
-            self._word_pieces = _WordPieces(tokens, self.unk_token_id)
+        self._encoder = None
+        super().set_vocabulary(None if vocabulary is None else read_wordpiece(vocabulary))
 
     def load_assets(self, dir_path):
         self.set_vocabulary(os.path.join(dir_path, self.file_assets[0]))
-
-    def encode_batch(self, texts):
-        """Encode texts without tensors; the way for corpora.
-
-        Args:
-            texts: a list of `str` or UTF-8 `bytes`.
-
-        Returns:
-            A list of lists of ids, without [CLS] and [SEP].
-
-        Raises:
-            ValueError: a text is not a string, or no vocabulary is set.
-        """
-        self._check_vocabulary()
-        encode, options = self._word_pieces.encode, self._normalization()
-        return [encode(split_words(text, **options)) for text in texts]
 
     def word_starts(self):
         """Which pieces start a word, for whole-word and n-gram masking.
@@ -107,8 +87,8 @@ class BertTokenizer(TextTokenizer, keras_hub.tokenizers.WordPieceTokenizer):
         strip_accents = self.lowercase if self.strip_accents is None else self.strip_accents
         return {"lowercase": self.lowercase, "strip_accents": strip_accents}
 
-    def _vocabulary_bytes(self):
-        return "\n".join(self.vocabulary).encode()
+    def _make_encoder(self):
+        return WordPieceEncoder(self.vocabulary, **self._normalization())
 
     def _set_vocabulary_tf(self):
         import tensorflow_text as tf_text
@@ -194,45 +174,3 @@ class BertTokenizer(TextTokenizer, keras_hub.tokenizers.WordPieceTokenizer):
         )
         tokenizer.set_vocabulary(tokens)
         return tokenizer
-
-
-class _WordPieces:
-    """WordPiece for lists of words: each distinct word is searched once, then looked up."""
-
-    def __init__(self, tokens, unknown):
-        self.cache = _Searched({token: id for id, token in enumerate(tokens)}, unknown)
-
-    def encode(self, words):
-        return list(itertools.chain.from_iterable(map(self.cache.__getitem__, words)))
-
-
-class _Searched(dict):
-    """Word -> its ids, found by the greedy longest match when first asked for."""
-
-    LIMIT = 1_000_000  # words kept; some 200 MB
-
-    def __init__(self, ids, unknown):
-        super().__init__()
-        self.ids, self.unknown = ids, unknown
-        self.longest = max(map(len, ids))
-
-    def __missing__(self, word):
-        if len(self) >= self.LIMIT:
-            self.clear()
-        self[word] = found = self.search(word)
-        return found
-
-    def search(self, word):
-        if len(word) > MAX_WORD_LENGTH:
-            return (self.unknown,)
-        found, start, prefix = [], 0, ""
-        while start < len(word):
-            for end in range(min(len(word), start + self.longest), start, -1):
-                id = self.ids.get(prefix + word[start:end])
-                if id is not None:
-                    break
-            else:
-                return (self.unknown,)
-            found.append(id)
-            start, prefix = end, "##"
-        return tuple(found)

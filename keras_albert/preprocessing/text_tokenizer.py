@@ -1,8 +1,5 @@
 """What the two tokenizers share: batches to ids, the mask token in a text, fingerprints."""
 
-import hashlib
-import json
-
 import numpy as np
 from keras_hub.src.utils.tensor_utils import canonicalize_python_string_inputs, restore_outer_shape
 
@@ -10,7 +7,31 @@ from keras_albert.arguments import check_integers
 
 
 class TextTokenizer:
-    """Mixed into a KerasHub tokenizer that defines `encode_batch` and `_vocabulary_bytes`."""
+    """Mixed into a KerasHub tokenizer that defines `_make_encoder`."""
+
+    _encoder = None  # made when first asked for; setting a vocabulary drops it
+
+    @property
+    def encoder(self):
+        """The `Encoder` that this tokenizer is around: plain Python, without Keras or tensors."""
+        if self._encoder is None:
+            self._check_vocabulary()
+            self._encoder = self._make_encoder()
+        return self._encoder
+
+    def encode_batch(self, texts):
+        """Encode texts without tensors; the way for corpora.
+
+        Args:
+            texts: a list of `str` or UTF-8 `bytes`.
+
+        Returns:
+            A list of lists of ids, without [CLS] and [SEP].
+
+        Raises:
+            ValueError: a text is not a string, or no vocabulary is set.
+        """
+        return self.encoder.encode_batch(texts)
 
     @property
     def special_token_ids(self):
@@ -41,11 +62,7 @@ class TextTokenizer:
         Returns:
             The SHA-256, in hexadecimal, of the class, its normalisation and its vocabulary.
         """
-        self._check_vocabulary()
-        settings = [type(self).__name__, self._normalization()]
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-        digest.update(self._vocabulary_bytes())
-        return digest.hexdigest()
+        return self.encoder.fingerprint()
 
     def _tokenize_texts(self, inputs):
         """Tokenize without TensorFlow whatever form the strings come in."""

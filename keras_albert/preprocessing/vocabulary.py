@@ -5,9 +5,8 @@ only when the caller passed it, never when a saved configuration names it.
 """
 
 import os
+import sys
 from pathlib import Path
-
-from keras.src.saving import serialization_lib
 
 
 def read_bytes(path):
@@ -21,7 +20,7 @@ def read_bytes(path):
         ValueError: it is not a file, it is empty, or a configuration in safe mode asks for it.
     """
     path = Path(os.fspath(path))
-    if serialization_lib.in_safe_mode():
+    if _loading_in_safe_mode():
         raise ValueError(
             "A saved configuration must not name a vocabulary file, as opening it could read "
             "anything on this machine; vocabularies are saved as assets. Pass `safe_mode=False` "
@@ -35,6 +34,12 @@ def read_bytes(path):
     if not data:
         raise ValueError(f"The vocabulary must not be empty. Received: {str(path)!r}, 0 bytes")
     return data
+
+
+def _loading_in_safe_mode():
+    # Asked of Keras only where it is loaded: text is prepared without it too.
+    serialization = sys.modules.get("keras.src.saving.serialization_lib")
+    return serialization is not None and serialization.in_safe_mode()
 
 
 def read_sentencepiece(proto):
