@@ -55,8 +55,23 @@ def from_preset(cls):
     return lambda m, **k: cls.from_preset(**{"preset": "albert_tiny", "load_weights": False, **k})
 
 
+def mixed_dataset(m, **k):
+    parts = [pretraining_dataset(m), pretraining_dataset(m, seed=1)]
+    return ka.MixedDataset(**{"datasets": parts, "weights": [1, 2], **k})
+
+
 def pretraining_dataset(m, **k):
     return ka.PretrainingDataset(**{"shards": m.directory / "shards", "sequence_length": 16, **k})
+
+
+def write_tfrecords(m, **k):
+    options = {"path": m.directory / "a.tfrecord", "overwrite": True, "progress": False, **k}
+    return ka.write_tfrecords(**{"dataset": pretraining_dataset(m), **options})
+
+
+def tfrecord_dataset(m, **k):
+    write_tfrecords(m)
+    return ka.TFRecordDataset(**{"files": m.directory / "a.tfrecord", "progress": False, **k})
 
 
 # The right call of each name; keyword arguments replace its arguments.
@@ -91,6 +106,7 @@ RIGHT = {
     "Manifest.save": lambda m, **k: m.manifest.save(**{"directory": m.directory, **k}),
     "MaskedLMLoss": lambda m, **k: ka.MaskedLMLoss(**k),
     "NGramMaskGenerator": lambda m, **k: ka.NGramMaskGenerator(**{"tokenizer": m.tokenizer, **k}),
+    "MixedDataset": mixed_dataset,
     "PretrainingDataset": pretraining_dataset,
     "PretrainingDataset.example": lambda m, **k: pretraining_dataset(m).example(
         **{"index": 0, **k}
@@ -98,6 +114,9 @@ RIGHT = {
     "SegmentPacker": lambda m, **k: ka.SegmentPacker(
         **{"sequence_length": 8, "start_value": 2, "end_value": 3, **k}
     ),
+    "TFRecordDataset": tfrecord_dataset,
+    "TFRecordDataset.example": lambda m, **k: tfrecord_dataset(m).example(**{"index": 0, **k}),
+    "write_tfrecords": write_tfrecords,
     "WarmupPolynomialDecay": lambda m, **k: ka.WarmupPolynomialDecay(
         **{"learning_rate": 1e-3, "warmup_steps": 2, "total_steps": 8, **k}
     ),
@@ -114,6 +133,7 @@ RIGHT = {
             **k,
         }
     ),
+    "read_documents": lambda m, **k: list(ka.read_documents(**{"files": iter(CORPUS), **k})),
     "EncoderStack": lambda m, **k: layers.EncoderStack(
         **{"num_layers": 2, "num_heads": 2, "intermediate_dim": 8, **k}
     ),
@@ -158,6 +178,8 @@ NUMBER = [(v, "must be an integer of at least 0") for v in (-1, "1", 1.5)]
 PRESET = [(v, "`preset` must be a directory") for v in ("albert_base", None, 3)]
 PRESET.append(("/no/such/directory", "preset"))
 FILES = [(None, "iterable"), (3, "iterable"), ("/no/such/file", "No file found"), ([], "at least")]
+TEXT_FIELD = [(v, "`text_field` must be") for v in ("", None, 3)]
+ON_ERROR = [(v, "`on_error` must be") for v in ("ignore", None)]
 OUTPUT = [(v, "must be None or a file's path") for v in (3, ".")]
 TEXT_LIST = [([3], "must be a string"), ([None], "must be a string")]
 
@@ -289,6 +311,12 @@ WRONG = {
         "whole_words": BOOLEAN,
         "seed": SEED,
     },
+    "MixedDataset": {
+        "datasets": [(v, "at least two datasets without `static`") for v in (None, [], ["a", "b"])],
+        "weights": [(v, "a positive number for each") for v in (None, [1], [1, 0], [1, "2"])],
+        "batch_size": COUNT,
+        "seed": SEED,
+    },
     "PretrainingDataset": {
         "shards": [*PATH, ("/no/such", "must hold manifest.json")],
         "sequence_length": [*COUNT, (4, "must be >= 5")],
@@ -302,9 +330,13 @@ WRONG = {
         "whole_words": BOOLEAN,
         "static": BOOLEAN,
         "shuffle": BOOLEAN,
+        "dupe_factor": [(v, "must be None or an integer of at least 1") for v in (0, 1.5, "2")],
+        "process_index": [*NUMBER, (1, "must be below `num_processes`")],
+        "num_processes": [*COUNT, (3, "a multiple of it")],
         "legacy": BOOLEAN,
         "tokenizer": [("spiece.model", "a tokenizer of this package, or None")],
         "verify": BOOLEAN,
+        "prefetch": NUMBER,
         "workers": NUMBER,
         "use_multiprocessing": BOOLEAN,
         "max_queue_size": COUNT,
@@ -320,6 +352,33 @@ WRONG = {
         "pad_value": [*NUMBER, (None, "must be an integer")],
         "truncate": TRUNCATE,
         "seed": NUMBER,
+    },
+    "TFRecordDataset": {
+        "files": [(3, "must be a path"), ("nowhere", "No file found"), ([3], "must be a path")],
+        "batch_size": COUNT,
+        "sequence_length": [(0, "an integer of at least 1"), (512, "16")],
+        "max_predictions": [(0, "an integer of at least 1"), (99, "99")],
+        "objective": ONE_OF_OBJECTIVES,
+        "seed": SEED,
+        "static": BOOLEAN,
+        "shuffle": BOOLEAN,
+        "vocabulary_size": [(v, "an integer of at least 1") for v in (0, "30", 1.5)],
+        "process_index": [*NUMBER, (1, "must be below `num_processes`")],
+        "num_processes": [*COUNT, (3, "a multiple of it")],
+        "progress": BOOLEAN,
+        "prefetch": NUMBER,
+        "workers": NUMBER,
+        "use_multiprocessing": BOOLEAN,
+        "max_queue_size": COUNT,
+    },
+    "TFRecordDataset.example": {"index": [(v, "`index`") for v in (-1, 10**6, "0", 0.5)]},
+    "write_tfrecords": {
+        "dataset": [(v, "PretrainingDataset") for v in (1, None, "shards")],
+        "path": [(v, "must be a") for v in (3, None)],
+        "num_files": [*COUNT, (10**6, "num_files")],
+        "epochs": COUNT,
+        "overwrite": BOOLEAN,
+        "progress": BOOLEAN,
     },
     "WarmupPolynomialDecay": {
         "learning_rate": NOT_NEGATIVE,
@@ -340,9 +399,20 @@ WRONG = {
         "document_separator": [(v, "must be one of") for v in ("page", None)],
         "holdout": [(v, "at least 0 and below 1") for v in (1.0, -0.1, "0.1", None)],
         "max_document_tokens": [(v, "integer from 8") for v in (7, 70_000, "9", 8.5, None)],
-        "shard_tokens": [(v, "must be a positive integer") for v in (0, "9", 1.5, None)],
+        "shard_tokens": COUNT,
+        "text_field": TEXT_FIELD,
+        "on_error": ON_ERROR,
+        "drop_duplicates": BOOLEAN,
+        "num_workers": [(v, "must be an integer of at least 1") for v in (0, -1, 1.5, "2")],
         "overwrite": BOOLEAN,
         "progress": BOOLEAN,
+    },
+    "read_documents": {
+        "files": FILES,
+        "document_separator": [(v, "must be one of") for v in ("page", None)],
+        "sentences": [(v, "`sentences` must be a language code") for v in ("English", None, 3)],
+        "text_field": TEXT_FIELD,
+        "on_error": ON_ERROR,
     },
     "EncoderStack": {
         "num_layers": COUNT,
@@ -408,6 +478,7 @@ WITHOUT_RECEIVED = (
     "Unknown preset identifier",
     "No vocabulary has been set",
     "No file found for: '/no/such/file'",
+    "No file found for: 'nowhere'",
     "Pass `load_weights=False` for random weights",
 )
 

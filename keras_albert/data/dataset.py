@@ -1,22 +1,18 @@
 """`PretrainingDataset`: shards -> masked batches, each example a pure function of three numbers.
 
-The numbers are (seed, epoch, index). An epoch visits every index once, in an order that is a hash
-too, so nothing is kept between batches: workers, batch size and process change nothing, and a run
-resumes from its step.
+The numbers are (seed, epoch, index). Order and batches are the stream's (`stream.py`).
 
 Suffixes: B batch, S sequence, P predictions.
 """
 
-import operator
 import os
 from pathlib import Path
 
-import keras
 import numpy as np
 
 from keras_albert.arguments import check, check_booleans, check_integers, is_integer, is_path
 from keras_albert.data.manifest import Manifest, load_tokenizer
-from keras_albert.data.shuffling import shuffled
+from keras_albert.data.stream import ExampleStream
 from keras_albert.preprocessing.masking import (
     MaskingVocabulary,
     check_shares,
@@ -33,7 +29,7 @@ from keras_albert.preprocessing.segments import (
 )
 
 
-class PretrainingDataset(keras.utils.PyDataset):
+class PretrainingDataset(ExampleStream):
     """Batches for masked language modelling with sentence order, for `model.fit`.
 
     The stream of examples does not end: item j is the example at place `j % num_examples` of epoch
@@ -42,12 +38,17 @@ class PretrainingDataset(keras.utils.PyDataset):
     warns that it cannot shuffle a stream). To go on from step n, set `data.start_step = n`.
 
     With `static=True` it ends: one pass in the shards' order, always with the draws of epoch 0, the
-    last batch as short as need be. Use that for held-out evaluation.
+    last batch as short as need be. Use that for held-out evaluation. With `dupe_factor=k` the draws
+    of epoch e are those of epoch `e % k`: k fixed copies of the corpus, as the original code made
+    them, still in a new order each epoch (a `static` pass then goes through all k).
+
+    The paper's two phases, 90% of the steps at length 128 and 10% at 512, are two datasets over the
+    same shards and two calls of `fit`.
 
     Args:
         shards: directory that `prepare_corpus` wrote.
         sequence_length: S, at least 5.
-        batch_size: B.
+        batch_size: B, examples in a batch of all processes together.
         objective: `"sop"` (0: in order, 1: swapped), `"nsp"` (1: from another document) or
             `"none"` (one segment, no label).
         max_ngram: longest n-gram of words to mask.
@@ -58,12 +59,18 @@ class PretrainingDataset(keras.utils.PyDataset):
         whole_words: whether to mask words rather than pieces.
         static: see above.
         shuffle: whether the order is random; else it is the shards'. `static` is never shuffled.
+        dupe_factor: None, or k; see above.
+        process_index, num_processes: which of how many equal slices of each batch this process
+            gets. In a `static` pass over several processes the last batch is filled up with
+            examples of weight 0, so that all slices are equal.
         legacy: with `"sop"`, do as the original code does when a chunk has one sentence: take the
             second segment from another document and label it 1.
         tokenizer: checked to be the one that the shards were made with; None trusts them.
         verify: whether to compare every shard's SHA-256 now (0.5 GB/s and core). Without, files
             are checked for presence, size and number of records.
-        workers, use_multiprocessing, max_queue_size: as in `keras.utils.PyDataset`.
+        prefetch: batches made ahead, in threads, while the device computes; 0 for none.
+        workers, use_multiprocessing, max_queue_size: as in `keras.utils.PyDataset`. Leave them:
+            with threads of Keras `fit` does not begin with the first batch.
 
     Indexing gives `(x, y, sample_weight)` of NumPy arrays:
         x: `token_ids` (B, S) int32, `segment_ids` (B, S) int32, `padding_mask` (B, S) bool,
@@ -102,31 +109,36 @@ class PretrainingDataset(keras.utils.PyDataset):
         whole_words: bool = True,
         static: bool = False,
         shuffle: bool = True,
+        dupe_factor: int | None = None,
+        process_index: int = 0,
+        num_processes: int = 1,
         legacy: bool = False,
         tokenizer=None,
         verify: bool = True,
+        prefetch: int = 2,
         workers: int = 1,
         use_multiprocessing: bool = False,
         max_queue_size: int = 10,
     ):
-        super().__init__(workers, use_multiprocessing, max_queue_size)
-        if objective not in OBJECTIVES:
-            raise ValueError(f"`objective` must be one of {OBJECTIVES}. Received: {objective!r}")
-        owner = "PretrainingDataset"
-        counts = {"sequence_length": sequence_length, "batch_size": batch_size}
-        check_integers(owner, 1, **counts, max_queue_size=max_queue_size)
-        check_integers(owner, 0, workers=workers)
-        check(owner, "an integer", is_integer, seed=seed)
-        check(owner, "a directory's path", is_path, shards=shards)
-        check_booleans(
-            owner,
-            whole_words=whole_words,
+        super().__init__(
+            batch_size=batch_size,
+            seed=seed,
             static=static,
             shuffle=shuffle,
-            legacy=legacy,
-            verify=verify,
+            dupe_factor=dupe_factor,
+            process_index=process_index,
+            num_processes=num_processes,
+            prefetch=prefetch,
+            workers=workers,
             use_multiprocessing=use_multiprocessing,
+            max_queue_size=max_queue_size,
         )
+        owner = "PretrainingDataset"
+        if objective not in OBJECTIVES:
+            raise ValueError(f"`objective` must be one of {OBJECTIVES}. Received: {objective!r}")
+        check_integers(owner, 1, sequence_length=sequence_length)
+        check(owner, "a directory's path", is_path, shards=shards)
+        check_booleans(owner, whole_words=whole_words, legacy=legacy, verify=verify)
         check(
             owner,
             "a tokenizer of this package, or None",
@@ -136,20 +148,15 @@ class PretrainingDataset(keras.utils.PyDataset):
         check_shares(mask_rate, 0.8, 0.1)
         self.shards = Path(os.path.expanduser(shards))
         self.sequence_length = sequence_length
-        self.batch_size = batch_size
         self.objective = objective
         self.max_ngram = max_ngram
-        self.seed = seed
         self.mask_rate = mask_rate
         if max_predictions is None:
             max_predictions = default_max_predictions(sequence_length, mask_rate)
         self.max_predictions = max_predictions
         self.short_sequence_probability = short_sequence_probability
         self.whole_words = whole_words
-        self.static = static
-        self.shuffle = shuffle
         self.legacy = legacy
-        self._start_step = 0
 
         self.manifest = Manifest.load(self.shards)
         self._tokenizer = self._checked(tokenizer)
@@ -187,42 +194,8 @@ class PretrainingDataset(keras.utils.PyDataset):
         # Engines of tokenizers do not all survive a pickle; it is loaded again if asked for.
         return {**self.__dict__, "_tokenizer": None}
 
-    @property
-    def start_step(self) -> int:
-        """The step that `data[0]` is."""
-        return self._start_step
-
-    @start_step.setter
-    def start_step(self, step: int):
-        if not is_integer(step) or step < 0 or (self.static and step):
-            raise ValueError(
-                "`start_step` must be an integer of at least 0, and 0 with `static=True`. "
-                f"Received: {step!r} with static={self.static}"
-            )
-        self._start_step = int(step)
-
-    @property
-    def num_batches(self) -> int | None:
-        """None, as the stream does not end; with `static`, the batches of the pass."""
-        return len(self) if self.static else None
-
-    def __len__(self) -> int:
-        """The number of batches that one pass takes."""
-        return -(-self.num_examples // self.batch_size)
-
-    def __getitem__(self, index: int):
-        if index < 0 or (self.static and index >= len(self)):
-            raise IndexError(f"No batch {index}: there are {len(self)} in a pass, from 0 on")
-        step = self._start_step + operator.index(index)
-        stop = (step + 1) * self.batch_size
-        if self.static:
-            stop = min(stop, self.num_examples)
-        item_B = np.arange(step * self.batch_size, stop)
-        epoch_B, place_B = np.divmod(item_B, self.num_examples)
-        if self.shuffle and not self.static:
-            place_B = shuffled(place_B, self.num_examples, self.seed, epoch_B)
-        rows, label_B, _ = self._rows(place_B, epoch_B)
-
+    def _examples(self, index_B: np.ndarray, epoch_B: np.ndarray):
+        rows, label_B, _ = self._rows(index_B, epoch_B)
         y = {"mlm": rows.pop("mask_ids")}
         sample_weight = {"mlm": rows.pop("mask_weights")}
         if self.objective != "none":

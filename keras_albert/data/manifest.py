@@ -10,11 +10,10 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import keras
 import numpy as np
 
 from keras_albert.arguments import check, check_integers, is_path
-from keras_albert.data.shards import ShardReader, sha256
+from keras_albert.data.shards import ShardReader, read_index, sha256
 from keras_albert.version import __version__
 
 FORMAT_VERSION = 1
@@ -34,7 +33,7 @@ class Manifest:
         settings: the arguments of `prepare_corpus` that shape the result.
         inputs: dict with `files` (their number), `bytes` and a `sha256` over names and sizes; empty
             where the input was an iterable.
-        versions: of this package, Keras, array_record and sentencex.
+        versions: of this package, array_record, sentencex and sentencepiece.
         format_version: of this file and the records.
     """
 
@@ -139,7 +138,7 @@ class Manifest:
 
 def _checked_index(path: Path, shard: dict, verify: bool) -> np.ndarray:
     """Checks a shard and its index against the manifest; returns the index."""
-    index_path = path.with_suffix(".index.npy")
+    index_path = path.with_suffix(".index")
     for needed in (path, index_path):
         if not needed.is_file():
             raise _broken(needed, "missing")
@@ -149,7 +148,7 @@ def _checked_index(path: Path, shard: dict, verify: bool) -> np.ndarray:
     for needed, key in ((index_path, "index_sha256"), *([(path, "sha256")] if verify else [])):
         if sha256(needed) != shard[key]:
             raise _broken(needed, "its SHA-256 is not the manifest's")
-    index = np.load(index_path)
+    index = read_index(index_path)
     if index.shape != (shard["num_records"], 2) or index[:, 0].sum() != shard["num_tokens"]:
         raise _broken(index_path, f"shape {index.shape} does not fit the manifest")
     return index
@@ -164,8 +163,8 @@ def _broken(path: Path, why: str) -> ValueError:
 
 def versions() -> dict[str, str]:
     """The versions that a manifest records."""
-    found = {"keras_albert": __version__, "keras": keras.__version__}
-    for package in ("array_record", "sentencex"):
+    found = {"keras_albert": __version__}
+    for package in ("array_record", "sentencex", "sentencepiece"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -175,6 +174,11 @@ def versions() -> dict[str, str]:
 
 def save_tokenizer(tokenizer, directory: Path):
     """Saves a tokenizer as `tokenizer.json` (its Keras configuration) and its assets."""
+    if hasattr(tokenizer, "save"):  # an `Encoder`, which needs no Keras
+        tokenizer.save(directory)
+        return
+    import keras
+
     directory.mkdir(parents=True, exist_ok=True)
     config = keras.saving.serialize_keras_object(tokenizer)
     Path(directory, "tokenizer.json").write_text(json.dumps(config, indent=2, sort_keys=True))
@@ -190,6 +194,8 @@ def load_tokenizer(directory: Path):
     path = Path(directory, "tokenizer.json")
     if not path.is_file():
         raise ValueError(f"Shards must have their tokenizer beside them. Missing: {path}")
+    import keras
+
     config = json.loads(path.read_text())
     if keras.saving.get_registered_object(config.get("registered_name")) is None:
         # Registers our classes with Keras; not at the top, as keras_hub takes seconds to import.

@@ -2,29 +2,39 @@
 
 Masks and segment pairs are drawn when examples are read (`PretrainingDataset`), so one preparation
 serves every sequence length, objective and epoch.
-
-Suffixes: M sentences of a document, N tokens of a document.
 """
 
+import collections
 import contextlib
 import hashlib
-import itertools
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from keras_albert.arguments import check, check_booleans, is_integer, is_number, is_path
+from keras_albert.arguments import (
+    check,
+    check_booleans,
+    check_integers,
+    is_integer,
+    is_number,
+    is_path,
+)
 from keras_albert.data import manifest as manifests
-from keras_albert.data.documents import SourceDocument, read_documents
-from keras_albert.data.shards import MAX_SENTENCE_TOKENS, PARTIAL, ShardWriter, cuts, token_dtype
+from keras_albert.data.corpus_writer import HELDOUT, CorpusWriter, forget_state, load_state
+from keras_albert.data.documents import Skipped, Source, read_sources
+from keras_albert.data.encoding import DocumentEncoder, EncodedDocument
+from keras_albert.data.shards import PARTIAL
+from keras_albert.data.token_records import MAX_SENTENCE_TOKENS, token_dtype
+from keras_albert.data.workers import map_in_order, usable_cores
+from keras_albert.preprocessing.encoders import Encoder
 from keras_albert.preprocessing.files import find_files, names_files
 
 BATCH_CHARACTERS = 1 << 20  # text given to the tokenizer at a time
-HELDOUT = "heldout"
+SAVE_SECONDS = 10.0  # at most so much work is lost when a preparation is killed
 TOKENIZER = "tokenizer"
 
 
@@ -35,27 +45,39 @@ def prepare_corpus(
     tokenizer,
     sentences: str | Callable = "en",
     document_separator: str = "auto",
+    text_field: str = "text",
+    on_error: str = "raise",
+    drop_duplicates: bool = False,
     holdout: float = 0.0,
     max_document_tokens: int = 8192,
     shard_tokens: int = 50_000_000,
+    num_workers: int | None = None,
     overwrite: bool = False,
     progress: bool = True,
 ) -> manifests.Manifest:
     """Tokenizes a corpus into shards that `PretrainingDataset` reads.
 
     Input is streamed: memory does not grow with it. The same input, tokenizer and settings give
-    the same bytes. `manifest.json` is written last, so a preparation that was interrupted is not
-    taken for a whole one; running it again starts afresh.
+    the same bytes, whatever the number of workers. `manifest.json` is written last. A preparation
+    that was interrupted, or killed, goes on where it was when it is run again: what is known by
+    then is read over, not tokenized again. With other settings, or where the input read so far has
+    changed, it refuses.
 
     Args:
         files: a path, pattern or directory, a list of these, or an iterable of documents (strings,
-            or lists of sentences); see `keras_albert.data.read_documents`.
+            lists of sentences, or dicts with `text_field`); see `read_documents` for the formats.
         output: directory to write to; made where absent. It then holds `shard-*.array_record`, an
             index beside each, `tokenizer/` and `manifest.json`.
-        tokenizer: `AlbertTokenizer`, `BertTokenizer`, or a serialisable object with their
-            `encode_batch`, `fingerprint`, `vocabulary_size`, `save_assets` and `load_assets`.
+        tokenizer: `AlbertTokenizer`, `BertTokenizer`, the `encoder` of one, or a serialisable
+            object with their `encode_batch`, `fingerprint`, `vocabulary_size`, `save_assets` and
+            `load_assets`.
         sentences: how to find sentences: a language code, `"lines"` or a function.
-        document_separator: `"auto"`, `"blank_line"`, `"heading"` or `"file"`.
+        document_separator: of plain text: `"auto"`, `"blank_line"`, `"heading"` or `"file"`.
+        text_field: field of JSON lines, column of Parquet, or key of dicts that holds the text.
+        on_error: `"raise"`, or `"skip"` to leave out what is broken; it is counted in the
+            manifest's `inputs`.
+        drop_duplicates: whether to keep only the first of documents with the same sentences. Of a
+            document of more than 4 million characters its first part is compared.
         holdout: the share of documents, 0 to 1 (exclusive), that goes to `output/heldout` instead,
             a directory of shards of its own. A hash of the text chooses, so duplicates stay
             together and a document's side does not depend on its neighbours.
@@ -63,15 +85,20 @@ def prepare_corpus(
             equal length, so that reading one example stays cheap. At most 65,535. A single
             sentence that is longer is cut too.
         shard_tokens: tokens in a shard, at least.
-        overwrite: whether to replace a corpus that `output` holds already.
+        num_workers: processes that find sentences and tokenize, 60 to 150 MB each; None for one a
+            core (for a tokenizer of yours: this process alone). They start once the corpus proves
+            larger than a few megabytes.
+        overwrite: whether to replace what `output` holds already.
         progress: whether to show progress.
 
     Returns:
         The `Manifest` of `output` (`Manifest.load("output/heldout")` reads the other).
 
     Raises:
-        ValueError: for arguments outside these rules, files that are missing or not UTF-8, a corpus
-            without text, and an `output` that holds a corpus when not `overwrite`.
+        ValueError: for arguments outside these rules, input that is missing or broken, a corpus
+            without text, and an `output` that holds a corpus, or the beginnings of another, when
+            not `overwrite`.
+        RuntimeError: where a worker was killed.
 
     Example:
         ```python
@@ -84,114 +111,132 @@ def prepare_corpus(
         held_out = keras_albert.PretrainingDataset("shards/heldout", static=True)
         ```
     """
-    _check(holdout, max_document_tokens, shard_tokens)
+    check_settings(holdout, max_document_tokens, shard_tokens, num_workers)
     check("prepare_corpus", "a directory's path", is_path, output=output)
-    check_booleans("prepare_corpus", overwrite=overwrite, progress=progress)
-    _check_tokenizer(tokenizer)
+    check_booleans(
+        "prepare_corpus", overwrite=overwrite, progress=progress, drop_duplicates=drop_duplicates
+    )
+    tokenizer = encoder_of(tokenizer)
+    encoder = DocumentEncoder(tokenizer, sentences, int(max_document_tokens))
+    if num_workers is None:
+        num_workers = usable_cores() if isinstance(tokenizer, Encoder) else 1
     # All of the input's names are checked here, before anything is deleted.
-    documents = read_documents(files, document_separator=document_separator, sentences=sentences)
-    inputs = _inputs(files)
-    settings = {
-        "sentences": sentences if isinstance(sentences, str) else _name(sentences),
-        "document_separator": document_separator,
-        "holdout": float(holdout),
-        "max_document_tokens": int(max_document_tokens),
-        "shard_tokens": int(shard_tokens),
-    }
-    _make_room(Path(output), overwrite)
-    parts = [_Part(Path(output), tokenizer, shard_tokens)]
-    if holdout:
-        parts.append(_Part(Path(output, HELDOUT), tokenizer, shard_tokens))
+    skipped = Skipped()
+    sources = read_sources(
+        files,
+        document_separator=document_separator,
+        text_field=text_field,
+        on_error=on_error,
+        skipped=skipped,
+    )
+    settings = settings_of(
+        sentences=sentences,
+        document_separator=document_separator,
+        text_field=text_field,
+        on_error=on_error,
+        drop_duplicates=drop_duplicates,
+        holdout=holdout,
+        max_document_tokens=max_document_tokens,
+        shard_tokens=shard_tokens,
+    )
+    job = {**settings, "tokenizer": tokenizer.fingerprint(), "versions": manifests.versions()}
+    output = Path(output)
+    state = make_room(output, overwrite, job)
+    total_bytes = _inputs(files).get("bytes", 0)
+    writer = CorpusWriter(
+        output,
+        job,
+        shard_tokens=shard_tokens,
+        holdout=holdout,
+        drop_duplicates=drop_duplicates,
+        state=state,
+    )
     try:
-        with _progress(inputs.get("bytes"), progress) as advance:
-            part = parts[0]
-            for document, ids_N, lengths_M in _tokenized(documents, tokenizer):
-                if not document.continues:
-                    part = parts[_is_held_out(document.sentences, holdout)]
-                part.add(ids_N, lengths_M, document.continues, max_document_tokens)
-                advance(document.bytes_read, len(ids_N))
-            advance(inputs.get("bytes", 0), 0)
-        for part in parts:
-            part.writer.close()
+        with _progress(total_bytes, progress) as advance:
+            chained = _skip_known(_chained(sources), writer, output)
+            saved = time.monotonic()
+            for bytes_read, chain, document in _encoded(chained, encoder, num_workers):
+                writer.add(document, chain)
+                advance(bytes_read, sum(tokens for _, tokens in document.records))
+                if time.monotonic() - saved >= SAVE_SECONDS:
+                    writer.save()
+                    saved = time.monotonic()
+            advance(total_bytes, 0)
+        writer.finish()
     finally:
-        for part in parts:
-            part.writer.abandon()
-    for part, where in zip(parts, ("", "held-out "), strict=False):
+        writer.release()
+    for name, part in writer.parts.items():
         if not part.documents:
-            raise ValueError(
-                f"A corpus must have {where}text: `files` gave no {where}document with tokens. "
-                f"Received: files={str(files)[:200]}, holdout={holdout}"
-            )
-    for part in reversed(parts):  # the manifest of `output` last: where it is, all is
-        manifest = part.finish(tokenizer, settings, inputs)
+            forget_state(output)
+            raise no_text(name, files, holdout)
+    inputs = {
+        **_inputs(files),
+        "documents": writer.sources,
+        "duplicates": writer.duplicates,
+        "skipped": skipped.as_dict(),
+    }
+    for part in reversed(writer.parts.values()):  # `output` last: where its manifest is, all is
+        manifest = manifest_of(
+            tokenizer,
+            settings,
+            inputs,
+            documents=part.documents,
+            sentences=part.sentences,
+            shards=part.writer.entries,
+        )
+        manifests.save_tokenizer(tokenizer, part.directory / TOKENIZER)
+        manifest.save(part.directory)
+    writer.forget()
     return manifest
 
 
-class _Part:
-    """One directory of shards as it grows."""
+def _chained(sources: Iterable[Source]) -> Iterator[tuple[Source, str]]:
+    """Gives each source a hash of all that was read until then."""
+    chain = ""
+    for source in sources:
+        text = source.text if isinstance(source.text, str) else "\n".join(source.text)
+        data = chain.encode() + text.encode("utf-8", "surrogatepass")
+        chain = hashlib.blake2b(data, digest_size=16).hexdigest()
+        yield source, chain
 
-    def __init__(self, directory: Path, tokenizer, shard_tokens: int):
-        self.directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
-        self.dtype = token_dtype(tokenizer.vocabulary_size())
-        self.writer = ShardWriter(directory, self.dtype, shard_tokens)
-        self.documents = self.sentences = 0
 
-    def add(self, ids_N: np.ndarray, lengths_M: np.ndarray, continues: bool, most: int):
-        if not len(ids_N):
-            return
-        # A first part without tokens, or a tokenizer that drops it, leaves nothing to continue.
-        self.documents += not (continues and self.documents)
-        self.sentences += len(lengths_M)
-        if lengths_M.max() > most:
-            parts = [n for m in lengths_M for n in [most] * (m // most) + [m % most] if n]
-            lengths_M = np.array(parts)
-        ends_M = np.cumsum(lengths_M)
-        first = start = 0
-        for last in cuts(lengths_M, most):
-            end = ends_M[last - 1]
-            self.writer.write(ids_N[start:end], lengths_M[first:last], self.documents - 1)
-            first, start = last, end
-
-    def finish(self, tokenizer, settings: dict, inputs: dict) -> manifests.Manifest:
-        manifests.save_tokenizer(tokenizer, self.directory / TOKENIZER)
-        shards = self.writer.entries
-        manifest = manifests.Manifest(
-            tokenizer={
-                "class_name": type(tokenizer).__name__,
-                "fingerprint": tokenizer.fingerprint(),
-                "vocabulary_size": int(tokenizer.vocabulary_size()),
-            },
-            token_dtype=self.dtype.name,
-            num_documents=self.documents,
-            num_sentences=self.sentences,
-            num_tokens=sum(shard["num_tokens"] for shard in shards),
-            num_records=sum(shard["num_records"] for shard in shards),
-            shards=shards,
-            settings=settings,
-            inputs=inputs,
-            versions=manifests.versions(),
+def _skip_known(chained: Iterator[tuple[Source, str]], writer: CorpusWriter, output: Path):
+    """Reads over what an interrupted preparation has seen; returns the rest."""
+    chain = ""
+    for _ in range(writer.sources):
+        _, chain = next(chained, (None, None))
+    if chain != writer.chain:
+        raise ValueError(
+            "A preparation goes on only over the input that it began with, and `files` has "
+            "changed. Pass `overwrite=True` to start afresh. Received: other text in the first "
+            f"{writer.sources:,} documents than when {str(output)!r} was begun"
         )
-        manifest.save(self.directory)
-        return manifest
+    return chained
 
 
-def _tokenized(documents: Iterable[SourceDocument], tokenizer):
-    """Yields (document, token ids (N,) int32, sentence lengths (M,)), tokenizing by the batch."""
-    for batch in _batches(documents):
-        encoded = iter(tokenizer.encode_batch([s for d in batch for s in d.sentences]))
-        for document in batch:
-            ids = [s for s in itertools.islice(encoded, len(document.sentences)) if s]
-            lengths_M = np.fromiter(map(len, ids), "int64", len(ids))
-            flat = itertools.chain.from_iterable(ids)
-            yield document, np.fromiter(flat, "int32", int(lengths_M.sum())), lengths_M
+def _encoded(
+    chained: Iterable[tuple[Source, str]], encoder: DocumentEncoder, num_workers: int
+) -> Iterator[tuple[int, str, EncodedDocument]]:
+    """Yields (bytes read, chain, document), encoding by the batch, in several processes."""
+    in_work = collections.deque()
+
+    def batches():
+        for batch in in_batches(chained):
+            in_work.append([(source.bytes_read, chain) for source, chain in batch])
+            yield [source for source, _ in batch]
+
+    for documents in map_in_order(encoder, batches(), num_workers):
+        for (bytes_read, chain), document in zip(in_work.popleft(), documents, strict=True):
+            yield bytes_read, chain, document
 
 
-def _batches(documents: Iterable[SourceDocument]) -> Iterator[list[SourceDocument]]:
+def in_batches(chained: Iterable[tuple[Source, str]]) -> Iterator[list[tuple[Source, str]]]:
+    """Gathers what `_chained` gives, about `BATCH_CHARACTERS` of text at a time."""
     batch, characters = [], 0
-    for document in documents:
-        batch.append(document)
-        characters += sum(map(len, document.sentences))
+    for source, chain in chained:
+        batch.append((source, chain))
+        text = source.text
+        characters += len(text) if isinstance(text, str) else sum(map(len, text))
         if characters >= BATCH_CHARACTERS:
             yield batch
             batch, characters = [], 0
@@ -199,15 +244,50 @@ def _batches(documents: Iterable[SourceDocument]) -> Iterator[list[SourceDocumen
         yield batch
 
 
-def _is_held_out(sentences: list[str], holdout: float) -> bool:
-    if not holdout:
-        return False
-    digest = hashlib.blake2b("\n".join(sentences).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") < holdout * 2**64
+def settings_of(*, sentences: str | Callable, **settings) -> dict:
+    """The arguments that shape the result, as a manifest keeps them."""
+    integers = ("max_document_tokens", "shard_tokens")
+    return {
+        **settings,
+        "sentences": sentences if isinstance(sentences, str) else _name(sentences),
+        "holdout": float(settings["holdout"]),
+        **{name: int(settings[name]) for name in integers},
+    }
 
 
-def _make_room(output: Path, overwrite: bool):
-    """Removes what an interrupted, or with `overwrite` a finished, preparation left; no more."""
+def manifest_of(
+    tokenizer, settings: dict, inputs: dict, *, documents: int, sentences: int, shards: list[dict]
+) -> manifests.Manifest:
+    """The manifest of a part whose shards are written."""
+    return manifests.Manifest(
+        tokenizer={
+            "class_name": getattr(tokenizer, "class_name", type(tokenizer).__name__),
+            "fingerprint": tokenizer.fingerprint(),
+            "vocabulary_size": int(tokenizer.vocabulary_size()),
+        },
+        token_dtype=token_dtype(tokenizer.vocabulary_size()).name,
+        num_documents=documents,
+        num_sentences=sentences,
+        num_tokens=sum(shard["num_tokens"] for shard in shards),
+        num_records=sum(shard["num_records"] for shard in shards),
+        shards=shards,
+        settings=settings,
+        inputs=inputs,
+        versions=manifests.versions(),
+    )
+
+
+def no_text(part: str, files, holdout: float) -> ValueError:
+    """The error for a part of the corpus that no document went to."""
+    which = "held-out " if part else ""
+    return ValueError(
+        f"A corpus must have {which}text: `files` gave no {which}document with tokens. "
+        f"Received: files={str(files)[:200]}, holdout={holdout}"
+    )
+
+
+def make_room(output: Path, overwrite: bool, job: dict) -> dict | None:
+    """Returns the state to go on from; or removes what is there, and no more, and returns None."""
     if output.exists() and not output.is_dir():
         raise ValueError(f"`output` must be a directory. Received: {str(output)!r}, a file")
     if Path(output, manifests.FILE_NAME).exists() and not overwrite:
@@ -215,31 +295,50 @@ def _make_room(output: Path, overwrite: bool):
             "`output` must not hold a corpus already. Use it as it is, pass `overwrite=True` to "
             f"replace it, or name another directory. Received: {str(output)!r}"
         )
+    state = None if overwrite else load_state(output)
+    if state is not None:
+        was = state["job"]
+        if was != job:
+            differ = [f"{k}: {was.get(k)!r}, now {v!r}" for k, v in job.items() if was.get(k) != v]
+            raise ValueError(
+                "A preparation goes on only with the settings that it began with. Pass these, or "
+                f"`overwrite=True` to start afresh. Received: {str(output)!r} holds the beginnings "
+                f"of another ({'; '.join(differ)})"
+            )
+        return state
     for directory in (output, output / HELDOUT):
         Path(directory, manifests.FILE_NAME).unlink(missing_ok=True)  # first: no longer whole
-        for pattern in ("shard-*.array_record", "shard-*.index.npy", f"*{PARTIAL}"):
-            for path in directory.glob(pattern):
+        forget_state(directory)
+        endings = ("array_record", "index", "journal", f"array_record{PARTIAL}")
+        for ending in (*endings, f"index{PARTIAL}"):
+            for path in directory.glob(f"shard-*.{ending}"):
                 path.unlink()
         shutil.rmtree(directory / TOKENIZER, ignore_errors=True)
     with contextlib.suppress(OSError):
         Path(output, HELDOUT).rmdir()  # only if nothing else is in it
+    return None
 
 
 def _inputs(files) -> dict:
     if not names_files(files):
         return {}
-    paths = find_files(files)
-    sizes = [path.stat().st_size for path in paths]
-    listing = "\n".join(f"{path.name}\t{size}" for path, size in zip(paths, sizes, strict=True))
+    return inputs_of([(path.name, path.stat().st_size) for path in find_files(files)])
+
+
+def inputs_of(files: list[tuple[str, int]]) -> dict:
+    """What a manifest says of input files, from their (name, size)s."""
+    listing = "\n".join(f"{name}\t{size}" for name, size in files)
     digest = hashlib.sha256(listing.encode()).hexdigest()
-    return {"files": len(paths), "bytes": sum(sizes), "sha256": digest}
+    return {"files": len(files), "bytes": sum(size for _, size in files), "sha256": digest}
 
 
 def _name(function: Callable) -> str:
-    return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', None) or 'builtins'}.{name}"
 
 
-def _check(holdout: float, max_document_tokens: int, shard_tokens: int):
+def check_settings(holdout, max_document_tokens, shard_tokens, num_workers=None):
+    """Raises a `ValueError` for numbers that a preparation cannot use."""
     if not is_number(holdout) or not 0 <= holdout < 1:
         raise ValueError(f"`holdout` must be at least 0 and below 1. Received: {holdout!r}")
     if not is_integer(max_document_tokens) or not 8 <= max_document_tokens <= MAX_SENTENCE_TOKENS:
@@ -247,12 +346,19 @@ def _check(holdout: float, max_document_tokens: int, shard_tokens: int):
             f"`max_document_tokens` must be an integer from 8 to {MAX_SENTENCE_TOKENS}. "
             f"Received: {max_document_tokens!r}"
         )
-    if not is_integer(shard_tokens) or shard_tokens < 1:
-        raise ValueError(f"`shard_tokens` must be a positive integer. Received: {shard_tokens!r}")
+    check_integers("prepare_corpus", 1, shard_tokens=shard_tokens)
+    if num_workers is not None:
+        check_integers("prepare_corpus", 1, num_workers=num_workers)
 
 
-def _check_tokenizer(tokenizer):
-    needed = ("encode_batch", "fingerprint", "vocabulary_size", "save_assets", "load_assets")
+def encoder_of(tokenizer):
+    """The part of a tokenizer that needs no Keras; the tokenizer itself where there is none."""
+    encoder = getattr(tokenizer, "encoder", None)
+    if encoder is not None and encoder.class_name == type(tokenizer).__name__:  # not a subclass
+        return encoder
+    needed = ("encode_batch", "fingerprint", "vocabulary_size")
+    if not isinstance(tokenizer, Encoder):
+        needed += ("save_assets", "load_assets")
     check(
         "prepare_corpus",
         f"an AlbertTokenizer, a BertTokenizer or an object with {', '.join(needed)}",
@@ -260,6 +366,7 @@ def _check_tokenizer(tokenizer):
         tokenizer=tokenizer,
     )
     tokenizer.fingerprint()  # one without a vocabulary is refused before anything is deleted
+    return tokenizer
 
 
 @contextlib.contextmanager

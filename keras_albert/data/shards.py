@@ -1,109 +1,33 @@
-"""Shards: token ids of documents in ArrayRecord files, each with an index beside it.
+"""Shards: records in ArrayRecord files, each with an index beside it.
 
-`shard-00000.array_record` holds one record a document (a long document is cut into several):
-
-    uint32              number of sentences n
-    n x uint16          tokens in each sentence
-    rest                the token ids, uint16 or uint32 (the manifest's `token_dtype`)
-
-all little-endian. `shard-00000.index.npy` is a uint32 array with a row (tokens, document) for each
-record, so that a reader knows every length without opening the shard. A shard appears under its
-name only when whole.
+`shard-00000.array_record` holds the records; `shard-00000.index` holds a row (tokens, document) of
+little-endian uint32 numbers for each, so that a reader knows every length without opening the
+shard. A shard appears under its name only when whole. Until then its records are in
+`shard-00000.journal`, a plain file that a preparation can be continued from.
 """
 
-import array
 import contextlib
 import hashlib
 import os
+import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
+from keras_albert.data.token_records import decode_record
+
 # One record a chunk, so that reading one reads no other. Uncompressed: ids are dense already
 # (zstd saves a fifth), and the bytes then do not depend on a compressor's version.
 WRITER_OPTIONS = "group_size:1,uncompressed"
-MAX_SENTENCE_TOKENS = 65535  # lengths are uint16
 PARTIAL = ".partial"
+_FRAME = struct.Struct("<III")  # bytes of the record, its tokens, its document
 
 
-def token_dtype(vocabulary_size: int) -> np.dtype:
-    """The smallest of uint16 and uint32, little-endian, that holds every id."""
-    return np.dtype("<u2" if vocabulary_size <= 65536 else "<u4")
-
-
-def encode_record(token_ids: np.ndarray, sentence_lengths: np.ndarray, dtype) -> bytes:
-    """The bytes of one record.
-
-    Args:
-        token_ids: (N,) integers, the sentences one after the other.
-        sentence_lengths: (M,) integers that sum to N, each at most 65,535.
-        dtype: the dtype that ids are stored in.
-
-    Raises:
-        ValueError: where the lengths do not sum to N or do not fit.
-
-    Example:
-        >>> record = encode_record(np.array([5, 6, 7]), np.array([2, 1]), "<u2")
-        >>> [a.tolist() for a in decode_record(record, "<u2")]
-        [[5, 6, 7], [2, 1]]
-    """
-    token_ids, sentence_lengths = np.asarray(token_ids), np.asarray(sentence_lengths)
-    if sentence_lengths.sum() != len(token_ids):
-        raise ValueError(
-            "`sentence_lengths` must sum to the number of tokens. "
-            f"Received: {sentence_lengths.sum()} and {len(token_ids)}"
-        )
-    if len(sentence_lengths) and sentence_lengths.max() > MAX_SENTENCE_TOKENS:
-        raise ValueError(
-            f"A sentence holds at most {MAX_SENTENCE_TOKENS} tokens. "
-            f"Received: {sentence_lengths.max()}"
-        )
-    return (
-        np.array(len(sentence_lengths), "<u4").tobytes()
-        + sentence_lengths.astype("<u2").tobytes()
-        + token_ids.astype(dtype).tobytes()
-    )
-
-
-def decode_record(record: bytes, dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (token_ids (N,) of `dtype`, sentence_lengths (M,) uint16): views of the record.
-
-    Raises:
-        ValueError: where the record is not one that `encode_record` makes.
-    """
-    sentences = int(np.frombuffer(record, "<u4", 1)[0]) if len(record) >= 4 else -1
-    start = 4 + 2 * sentences
-    if sentences < 0 or start > len(record) or (len(record) - start) % np.dtype(dtype).itemsize:
-        raise ValueError(f"Not a record of token ids. Received: {len(record)} bytes")
-    return np.frombuffer(record, dtype, offset=start), np.frombuffer(record, "<u2", sentences, 4)
-
-
-def cuts(lengths_M: np.ndarray, most: int) -> Iterator[int]:
-    """Where to cut a document into records of at most `most` tokens and about equal length.
-
-    Args:
-        lengths_M: (M,) tokens in each sentence, none above `most`.
-        most: tokens in a record at most.
-
-    Yields:
-        The numbers of sentences after which a record ends; the last is M.
-
-    Example:
-        >>> list(cuts(np.array([4, 4, 4, 4, 4]), 16))
-        [3, 5]
-    """
-    ends_M = np.cumsum(lengths_M)
-    first, start = 0, 0
-    while first < len(ends_M):
-        left = ends_M[-1] - start
-        wanted = start + left / -(-left // most)
-        after = int(np.searchsorted(ends_M, wanted)) + 1  # the first sentence to reach it, included
-        while after > first + 1 and ends_M[after - 1] - start > most:
-            after -= 1
-        first, start = after, ends_M[after - 1]
-        yield after
+def read_index(path: str | os.PathLike) -> np.ndarray:
+    """The (records, 2) uint32 array of (tokens, document) beside a shard."""
+    return np.fromfile(path, "<u4").reshape(-1, 2)
 
 
 def sha256(path: str | os.PathLike) -> str:
@@ -112,71 +36,127 @@ def sha256(path: str | os.PathLike) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class ShardWriter:
-    """Writes records into `shard-00000.array_record`, `shard-00001...` of a directory.
+def write_shard(
+    directory: str | os.PathLike, number: int, records: Iterable[tuple[bytes, int, int]]
+) -> dict:
+    """Writes a shard and its index.
 
     Args:
         directory: an existing directory.
-        dtype: the dtype that ids are stored in.
-        shard_tokens: a shard is closed once it holds at least so many tokens.
+        number: of the shard, from 0.
+        records: (record, its number of tokens, number of its document).
 
-    Call `close` at the end; `entries` then has one dict for each shard, as the manifest keeps it.
-    Records never written to a whole shard are lost: a shard in progress is not under its name.
+    Returns:
+        The manifest's entry: `name`, `num_records`, `num_tokens`, `num_bytes`, `sha256`,
+        `index_sha256`.
+    """
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    path = Path(directory, f"shard-{number:05d}.array_record")
+    index = path.with_suffix(".index")
+    writer = ArrayRecordWriter(str(path) + PARTIAL, WRITER_OPTIONS)
+    rows = []
+    for record, tokens, document in records:
+        writer.write(record)
+        rows.append((tokens, document))
+    writer.close()
+    rows = np.array(rows, "<u4").reshape(-1, 2)
+    rows.tofile(str(index) + PARTIAL)
+    for whole in (index, path):  # the shard last: where it is, its index is too
+        _rename_when_stored(Path(str(whole) + PARTIAL), whole)
+    return {
+        "name": path.name,
+        "num_records": len(rows),
+        "num_tokens": int(rows[:, 0].sum(dtype="int64")),
+        "num_bytes": path.stat().st_size,
+        "sha256": sha256(path),
+        "index_sha256": sha256(index),
+    }
+
+
+class ShardWriter:
+    """Writes records into shard after shard of a directory, so that it can be continued.
+
+    Args:
+        directory: an existing directory.
+        shard_tokens: a shard is full once it holds at least so many tokens.
+        state: what `state()` returned, to continue from there; None starts afresh.
+
+    Write records, `close_shard` where `full`, and at the end. After a crash, give a new writer the
+    last `state()`: what was written since is dropped, what was written before is there. A journal
+    that has become a shard is kept until `forget_journals`, as an older state may still need it.
+
+    Raises:
+        ValueError: where the directory does not have what `state` says.
     """
 
-    def __init__(self, directory: str | os.PathLike, dtype, shard_tokens: int):
+    def __init__(self, directory: str | os.PathLike, shard_tokens: int, state: dict | None = None):
         self.directory = Path(directory)
-        self.dtype = np.dtype(dtype)
         self.shard_tokens = shard_tokens
-        self.entries: list[dict] = []
-        self._start()
+        self.entries: list[dict] = list(state["shards"]) if state else []
+        self._tokens = state["tokens"] if state else 0
+        self._bytes = state["bytes"] if state else 0
+        self._journal = None
+        if self._bytes:
+            path = self._path()
+            if not path.is_file() or path.stat().st_size < self._bytes:
+                raise ValueError(
+                    "A preparation can be continued only with its journals. Remove the output "
+                    f"directory, or pass `overwrite=True`, to start afresh. Missing: {path}"
+                )
+            os.truncate(path, self._bytes)
 
-    def _start(self):
-        self._writer, self._tokens = None, 0
-        self._rows = array.array("I")  # tokens, document, tokens, document, ...
+    def _path(self) -> Path:
+        return self.directory / f"shard-{len(self.entries):05d}.journal"
 
-    def write(self, token_ids: np.ndarray, sentence_lengths: np.ndarray, document: int):
-        """Adds one record; `document` numbers the document that it is from."""
-        if self._writer is None:
-            from array_record.python.array_record_module import ArrayRecordWriter
+    def write(self, record: bytes, tokens: int, document: int):
+        """Adds a record with its number of tokens; `document` numbers the one that it is from."""
+        if self._journal is None:
+            self._journal = open(self._path(), "ab" if self._bytes else "wb")
+        frame = _FRAME.pack(len(record), tokens, document)
+        self._journal.write(frame + record)
+        self._bytes += len(frame) + len(record)
+        self._tokens += tokens
 
-            self._path = self.directory / f"shard-{len(self.entries):05d}.array_record"
-            self._writer = ArrayRecordWriter(str(self._path) + PARTIAL, WRITER_OPTIONS)
-        self._writer.write(encode_record(token_ids, sentence_lengths, self.dtype))
-        self._rows.extend((len(token_ids), document))
-        self._tokens += len(token_ids)
-        if self._tokens >= self.shard_tokens:
-            self.close()
+    @property
+    def full(self) -> bool:
+        """Whether the shard in progress holds enough."""
+        return self._tokens >= self.shard_tokens
 
-    def close(self):
-        """Finishes the shard in progress, if there is one, and gives it its name."""
-        if self._writer is None:
+    def state(self) -> dict:
+        """Where the writer stands; what it has written until now is on disk."""
+        if self._journal is not None:
+            self._journal.flush()
+            os.fsync(self._journal.fileno())
+        return {"shards": self.entries, "tokens": self._tokens, "bytes": self._bytes}
+
+    def close_shard(self):
+        """Makes a shard of the journal, if there is anything in it."""
+        if not self._bytes:
             return
-        self._writer.close()
-        index = self._path.with_suffix(".index.npy")
-        with open(str(index) + PARTIAL, "wb") as file:
-            np.save(file, np.array(self._rows, "<u4").reshape(-1, 2))
-        for path in (index, self._path):  # the shard last: where it is, its index is too
-            _rename_when_stored(Path(str(path) + PARTIAL), path)
+        self.release()
         self.entries.append(
-            {
-                "name": self._path.name,
-                "num_records": len(self._rows) // 2,
-                "num_tokens": self._tokens,
-                "num_bytes": self._path.stat().st_size,
-                "sha256": sha256(self._path),
-                "index_sha256": sha256(index),
-            }
+            write_shard(self.directory, len(self.entries), _read_journal(self._path()))
         )
-        self._start()
+        self._tokens = self._bytes = 0
 
-    def abandon(self):
-        """Drops the shard in progress."""
-        if self._writer is not None:
-            with contextlib.suppress(RuntimeError):  # a full disk has been reported by then
-                self._writer.close()
-            Path(str(self._path) + PARTIAL).unlink(missing_ok=True)
-            self._start()
+    def forget_journals(self):
+        """Removes the journals of shards that are whole."""
+        for number in range(len(self.entries)):
+            (self.directory / f"shard-{number:05d}.journal").unlink(missing_ok=True)
+
+    def release(self):
+        """Closes the journal's file; writing opens it again."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+
+def _read_journal(path: Path) -> Iterator[tuple[bytes, int, int]]:
+    with open(path, "rb") as file:
+        while frame := file.read(_FRAME.size):
+            size, tokens, document = _FRAME.unpack(frame)
+            yield file.read(size), tokens, document
 
 
 def _rename_when_stored(path: Path, target: Path):

@@ -9,7 +9,7 @@ import pytest
 
 from keras_albert.data import Manifest, prepare_corpus
 from keras_albert.data import prepare as module
-from keras_albert.data.shards import cuts, decode_record, encode_record
+from keras_albert.data.token_records import cuts, decode_record, encode_record
 
 
 def records_of(directory):
@@ -110,8 +110,8 @@ def test_an_interrupted_preparation_is_not_a_corpus(
     with pytest.raises(ValueError, match=r"must hold manifest\.json"):
         Manifest.load(tmp_path / "shards")
 
-    prepared(documents[:50], tmp_path / "shards", tokenizer, **settings)
-    prepared(documents[:50], tmp_path / "fresh", tokenizer, **settings)
+    prepared(documents, tmp_path / "shards", tokenizer, **settings)
+    prepared(documents, tmp_path / "fresh", tokenizer, **settings)
     names = lambda d: sorted(str(p.relative_to(d)) for p in d.rglob("*"))
     assert names(tmp_path / "shards") == names(tmp_path / "fresh")
 
@@ -148,7 +148,7 @@ def test_a_corpus_is_not_overwritten_unasked(tokenizer, documents, tmp_path):
         "manifest.json",
         "notes.txt",
         "shard-00000.array_record",
-        "shard-00000.index.npy",
+        "shard-00000.index",
         "tokenizer",
     ]
 
@@ -218,7 +218,9 @@ def test_large_vocabularies_take_32_bits(tokenizer, tmp_path):
         ({"holdout": 1.0}, "Received: 1.0"),
         ({"holdout": 0.001}, "held-out"),
         ({"max_document_tokens": 70_000}, "Received: 70000"),
-        ({"shard_tokens": 0}, "Received: 0"),
+        ({"shard_tokens": 0}, "Received: shard_tokens=0"),
+        ({"num_workers": 0}, "Received: num_workers=0"),
+        ({"on_error": "ignore"}, "'ignore'"),
         ({"sentences": "English"}, "'English'"),
     ],
 )

@@ -30,9 +30,9 @@ def flip(path):
     "change",
     [
         lambda d: (d / "shard-00001.array_record").unlink(),
-        lambda d: (d / "shard-00001.index.npy").unlink(),
+        lambda d: (d / "shard-00001.index").unlink(),
         lambda d: os.truncate(d / "shard-00001.array_record", 5000),
-        lambda d: flip(d / "shard-00001.index.npy"),
+        lambda d: flip(d / "shard-00001.index"),
         lambda d: shutil.copy(d / "shard-00000.array_record", d / "shard-00001.array_record"),
     ],
 )
