@@ -1,13 +1,19 @@
 """The command `keras-albert`: each subcommand is a recipe, and its options are the recipe's."""
 
 import importlib
+import importlib.metadata
 import os
 import sys
 
-COMMANDS = {"pretrain": "Pretrain on raw text, measure what was learned, fill masks, save."}
+COMMANDS = {  # name -> (module, what it does)
+    "pretrain": ("pretrain", "Pretrain on raw text, measure what was learned, fill masks, save."),
+    "prepare": ("prepare_corpus", "Tokenize a corpus of any size into shards."),
+    "inspect": ("inspect_shards", "Show a pretraining example in colour, and statistics."),
+    "benchmark": ("benchmark", "Measure speed on this machine, both sides in one run."),
+}
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments=None):
     """Run a subcommand.
 
     Args:
@@ -18,9 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments and arguments[0] == "--version":
-        from keras_albert.version import __version__
-
-        print(__version__)
+        print(importlib.metadata.version("keras-albert"))
         return 0
     if not arguments or arguments[0] not in COMMANDS:
         wanted = arguments[0] if arguments else None
@@ -29,13 +33,14 @@ def main(arguments: list[str] | None = None) -> int:
         if not asked_for_help:
             print(f"keras-albert: there is no command {wanted!r}", file=stream)
         print("usage: keras-albert COMMAND [--help] ...\n", file=stream)
-        for name, text in COMMANDS.items():
+        for name, (_, text) in COMMANDS.items():
             print(f"  {name:<12} {text}", file=stream)
         return 0 if asked_for_help else 2
-    recipe = importlib.import_module(f"keras_albert.recipes.{arguments[0]}")
+    # Nothing of the package is imported before: preparing text does without most of it.
+    recipe = importlib.import_module(f"keras_albert_recipes.{COMMANDS[arguments[0]][0]}")
     try:
         recipe.main(arguments[1:])
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
         if os.environ.get("KERAS_ALBERT_TRACEBACK"):
             raise
         # Messages say what to do; the traceback of a wrong argument helps nobody.

@@ -11,6 +11,7 @@ KERAS_BACKEND chooses tensorflow (the default), jax or torch.
 """
 
 import argparse
+import itertools
 import os
 import pathlib
 import re
@@ -63,52 +64,50 @@ def main(arguments=None):
     )
     print(f"{corpus.num_documents:,} documents, {corpus.num_tokens:,} tokens to train on")
 
-    # 2. Shards -> batches. The held-out ones are the same at every evaluation.
-    options = {
-        "sequence_length": args.sequence_length,
-        "objective": args.objective,
-        "max_ngram": args.max_ngram,
-    }
-    training = keras_albert.PretrainingDataset(
-        output / "shards", batch_size=args.batch_size, seed=args.seed, **options
-    )
-    heldout = keras_albert.PretrainingDataset(
-        output / "shards" / "heldout", batch_size=args.batch_size, static=True, **options
-    )
+    # 2. Shards -> batches, for each phase. The held-out ones are the same at every evaluation.
+    phases = [make_phase(args, output / "shards", number) for number in range(len(args.shares))]
+    steps = sum(phase["epochs"] * phase["steps_per_epoch"] for phase in phases)
 
     # 3. The model.
     backbone = keras_albert.AlbertBackbone.from_preset(
         args.preset,
         load_weights=False,
         vocabulary_size=tokenizer.vocabulary_size(),
-        max_sequence_length=max(args.sequence_length, 512),
+        max_sequence_length=max(*args.sequence_length, 512),
     )
     preprocessor = keras_albert.AlbertPretrainerPreprocessor(
-        tokenizer, sequence_length=args.sequence_length
+        tokenizer, sequence_length=max(args.sequence_length)
     )
     model = keras_albert.AlbertPretrainer(backbone, preprocessor, objective=args.objective)
-    steps_per_epoch = -(-args.steps // args.evaluations)
-    epochs = -(-args.steps // steps_per_epoch)
-    steps = epochs * steps_per_epoch
     schedule = keras_albert.WarmupPolynomialDecay(args.learning_rate, args.warmup_steps, steps)
     model.compile(optimizer=keras_albert.Lamb(schedule))
     print(
         f"{args.preset}: {backbone.num_layers} layers, {model.count_params():,} parameters; "
-        f"{steps:,} steps of {args.batch_size} x {args.sequence_length} tokens at rate "
-        f"{args.learning_rate:.2g}, {training.num_examples:,} examples an epoch"
+        f"{steps:,} steps at rate {args.learning_rate:.2g}"
     )
     prompts = args.prompts or PROMPTS
     model.fill_mask(list(prompts))  # a prompt without [MASK] is better told of now
 
     # 4. Training, with an evaluation on held-out documents now and then.
-    started = time.monotonic()
-    history = model.fit(
-        training,
-        steps_per_epoch=steps_per_epoch,
-        epochs=epochs,
-        validation_data=heldout,
-        callbacks=[keras.callbacks.CSVLogger(output / "log.csv")],
-    )
+    started, history, done = time.monotonic(), [], 0
+    for phase in phases:
+        training, heldout = phase["training"], phase["heldout"]
+        print(
+            f"\n{phase['epochs'] * phase['steps_per_epoch']:,} steps of {training.batch_size} x "
+            f"{training.sequence_length} tokens, {training.num_examples:,} examples a pass"
+        )
+        fitted = model.fit(
+            training,
+            steps_per_epoch=phase["steps_per_epoch"],
+            initial_epoch=len(history),
+            epochs=len(history) + phase["epochs"],
+            validation_data=heldout,
+            callbacks=[keras.callbacks.CSVLogger(output / "log.csv", append=bool(history))],
+        )
+        for epoch in range(phase["epochs"]):
+            done += phase["steps_per_epoch"]
+            logs = {name: values[epoch] for name, values in fitted.history.items()}
+            history.append({"step": done, "length": training.sequence_length, **logs})
     minutes = (time.monotonic() - started) / 60
 
     # 5. Saved: a preset for fine-tuning, and one file for Keras.
@@ -118,7 +117,7 @@ def main(arguments=None):
     scores = model.evaluate(heldout, return_dict=True, verbose=0)
     baseline = baselines(training, heldout)
     report(args, scores, baseline, minutes)
-    plot(history.history, steps_per_epoch, baseline, output / "curves.png")
+    plot(history, baseline, output / "curves.png")
     for text, filled in zip(prompts, model.fill_mask(list(prompts)), strict=True):
         print(f"\n{text}")
         candidates = filled if isinstance(filled[0], list) else [filled]
@@ -142,11 +141,32 @@ def make_tokenizer(args, output):
             return keras_albert.BertTokenizer(args.tokenizer)
         return keras_albert.AlbertTokenizer(args.tokenizer)
     print(f"Training a tokenizer of {args.vocabulary_size:,} pieces ...")
+    documents = keras_albert.read_documents(args.files or language_reference(), sentences="lines")
     return keras_albert.AlbertTokenizer.train(
-        args.files or language_reference(),
+        (paragraph for document in documents for paragraph in document.sentences),
         vocabulary_size=args.vocabulary_size,
         output=output / "spiece.model",
     )
+
+
+def make_phase(args, shards, number):
+    """Datasets and steps of one phase; batches of later phases have as many tokens."""
+    length = args.sequence_length[number]
+    options = {
+        "sequence_length": length,
+        "batch_size": max(1, args.batch_size * args.sequence_length[0] // length),
+        "objective": args.objective,
+        "mask_rate": args.mask_rate,
+        "max_ngram": args.max_ngram,
+    }
+    epochs = max(1, round(args.evaluations * args.shares[number]))
+    return {
+        # Another seed for another phase: the same shards, no example again.
+        "training": keras_albert.PretrainingDataset(shards, seed=args.seed + number, **options),
+        "heldout": keras_albert.PretrainingDataset(shards / "heldout", static=True, **options),
+        "epochs": epochs,
+        "steps_per_epoch": -(-round(args.steps * args.shares[number]) // epochs),
+    }
 
 
 def baselines(training, heldout):
@@ -188,8 +208,8 @@ def report(args, scores, baseline, minutes):
         )
 
 
-def plot(history, steps_per_epoch, baseline, path):
-    """Loss and accuracy curves as a PNG."""
+def plot(history, baseline, path):
+    """Loss and accuracy curves as a PNG; `history` has a dict for each evaluation."""
     try:
         import matplotlib
 
@@ -198,9 +218,14 @@ def plot(history, steps_per_epoch, baseline, path):
     except ImportError:
         print("No curves drawn: pip install matplotlib")
         return
-    tasks = [task for task in ("mlm", "sentence") if f"{task}_accuracy" in history]
+    tasks = [task for task in ("mlm", "sentence") if f"{task}_accuracy" in history[0]]
     figure, axes = plt.subplots(2, len(tasks), figsize=(5 * len(tasks), 7), squeeze=False)
-    steps = steps_per_epoch * np.arange(1, len(history["loss"]) + 1)
+    steps = [row["step"] for row in history]
+    switches = [
+        (one["step"], two["length"])
+        for one, two in itertools.pairwise(history)
+        if one["length"] != two["length"]
+    ]
     names = {"mlm": "Masked tokens", "sentence": "Sentence order"}
     chance = {
         "mlm": (baseline["token"], "most frequent token"),
@@ -210,9 +235,11 @@ def plot(history, steps_per_epoch, baseline, path):
         for row, measure in enumerate(("loss", "accuracy")):
             axis = axes[row][column]
             # With a single task Keras calls its loss "loss".
-            name = f"{task}_{measure}" if f"{task}_{measure}" in history else measure
-            axis.plot(steps, history[name], label="training")
-            axis.plot(steps, history[f"val_{name}"], label="held out")
+            name = f"{task}_{measure}" if f"{task}_{measure}" in history[0] else measure
+            axis.plot(steps, [row[name] for row in history], label="training")
+            axis.plot(steps, [row[f"val_{name}"] for row in history], label="held out")
+            for step, length in switches:
+                axis.axvline(step, color="grey", linestyle=":", label=f"length {length} from here")
             if measure == "accuracy":
                 value, label = chance[task]
                 axis.axhline(value, color="grey", linestyle="--", label=label)
@@ -252,8 +279,10 @@ def parse(arguments):
     add("--vocabulary-size", type=int, default=VOCABULARY_SIZE, help="of the tokenizer to train")
     add("--preset", default=PRESET, help="architecture, as albert_base_v2")
     add("--objective", default="sop", choices=("sop", "nsp", "none"))
-    add("--sequence-length", type=int, default=SEQUENCE_LENGTH)
-    add("--batch-size", type=int, default=BATCH_SIZE)
+    add("--sequence-length", type=int, nargs="+", default=[SEQUENCE_LENGTH], help="of each phase")
+    add("--phase-shares", type=float, nargs="+", default=[1.0], help="of the steps, as 0.9 0.1")
+    add("--batch-size", type=int, default=BATCH_SIZE, help="of the first phase")
+    add("--mask-rate", type=float, default=0.15, help="share of the tokens to predict")
     add("--max-ngram", type=int, default=3, help="longest masked n-gram, in words")
     add("--steps", type=int, default=STEPS)
     add("--learning-rate", type=float, help="peak; default: 1e-2 for albert_tiny, else the paper's")
@@ -268,6 +297,12 @@ def parse(arguments):
     for name in ("steps", "evaluations", "batch_size", "vocabulary_size"):
         if getattr(args, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    args.shares = args.phase_shares
+    if len(args.shares) != len(args.sequence_length) or abs(sum(args.shares) - 1) > 1e-6:
+        parser.error(
+            "--phase-shares must have a share for each --sequence-length, and add up to 1: "
+            f"received {args.shares} for {args.sequence_length}"
+        )
     if not 0 < args.holdout < 1:
         parser.error("--holdout must be above 0 and below 1: what was learned is measured on it")
     if pathlib.Path(args.output, "shards").exists() and not args.overwrite:

@@ -1,15 +1,17 @@
 """Oracles: counts made by hand beside the recipe's, what a saved model says, exit statuses."""
 
 import csv
+import subprocess
+import sys
 
 import keras
 import numpy as np
 import pytest
 
 import keras_albert
-from keras_albert import cli
 
-pretrain = pytest.importorskip("keras_albert.recipes.pretrain", reason="the package is installed")
+cli = pytest.importorskip("keras_albert_recipes.__main__", reason="the package is installed")
+pretrain = pytest.importorskip("keras_albert_recipes.pretrain", reason="the package is installed")
 
 PLACES = ("garden", "kitchen", "street", "house", "field", "river")
 
@@ -114,6 +116,51 @@ def test_a_bad_prompt_is_told_of_before_training(tmp_path, capsys):
     output = capsys.readouterr()
     assert status == 1 and "must hold [MASK]" in output.err
     assert not (tmp_path / "run" / "log.csv").exists()
+
+
+@pytest.mark.slow
+def test_two_phases_train_at_two_lengths(tmp_path, capsys):
+    pretrain.main(toy(tmp_path, "--sequence-length", "16", "32", "--phase-shares", "0.5", "0.5"))
+    rows = list(csv.DictReader((tmp_path / "run" / "log.csv").read_text().splitlines()))
+    assert [row["epoch"] for row in rows] == ["0", "1"]
+    printed = capsys.readouterr().out
+    assert "2 steps of 4 x 16 tokens" in printed and "2 steps of 2 x 32 tokens" in printed
+    for wrong in (["--phase-shares", "1"], ["--phase-shares", "0.5", "0.6"]):
+        with pytest.raises(SystemExit):
+            pretrain.main(toy(tmp_path, "--sequence-length", "16", "32", *wrong))
+        assert "--phase-shares" in capsys.readouterr().err
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "keras_albert_recipes", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_prepare_from_the_command_line_is_prepare_corpus(tmp_path):
+    """The light program writes what the library does, bytes for bytes."""
+    files = corpus(tmp_path)
+    done = run(
+        "prepare", files, "--train-tokenizer", 50, "--holdout", 0.3, "--output", tmp_path / "a"
+    )
+    assert done.returncode == 0, done.stderr
+    tokenizer = keras_albert.AlbertTokenizer(tmp_path / "a" / "spiece.model")
+    (tmp_path / "a" / "spiece.model").unlink()
+    manifest = keras_albert.prepare_corpus(
+        files, tmp_path / "b", tokenizer=tokenizer, holdout=0.3, progress=False
+    )
+    names = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*"))
+    assert names == sorted(p.relative_to(tmp_path / "b") for p in (tmp_path / "b").rglob("*"))
+    for name in names:
+        if (tmp_path / "a" / name).is_file():
+            assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), (
+                name
+            )
+    assert f"{manifest.num_tokens:,} tokens in 1 shards" in done.stdout
+    again = run(
+        "prepare", files, "--tokenizer", tmp_path / "a" / "tokenizer", "--output", tmp_path / "a"
+    )
+    assert again.returncode == 1 and "overwrite=True" in again.stderr
+    assert keras_albert.PretrainingDataset(tmp_path / "a", 16, tokenizer=tokenizer).num_examples
 
 
 def test_command_line(tmp_path, capsys):
