@@ -23,6 +23,8 @@ from keras_albert.data.documents import (
 from keras_albert.preprocessing.files import find_files
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.backend_free
+
 
 def sentences_of(files, **settings):
     return [d.sentences for d in read_documents(files, **settings)]

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from keras_albert.data import documents, formats, lines
 from keras_albert.data.documents import Skipped, read_documents, read_sources
 
+pytestmark = pytest.mark.backend_free
+
 zstd = pytest.importorskip(
     "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", reason="no zstd"
 )

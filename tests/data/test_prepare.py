@@ -11,6 +11,8 @@ from keras_albert.data import Manifest, prepare_corpus
 from keras_albert.data import prepare as module
 from keras_albert.data.token_records import cuts, decode_record, encode_record
 
+pytestmark = pytest.mark.backend_free
+
 
 def records_of(directory):
     """Yields (token ids, sentence lengths, document number) of each record."""

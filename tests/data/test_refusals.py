@@ -8,6 +8,8 @@ import pytest
 
 from keras_albert.data import PretrainingDataset, prepare_corpus
 
+pytestmark = pytest.mark.backend_free
+
 
 def dataset(shards, **settings):
     return PretrainingDataset(shards, **{"sequence_length": 64, "batch_size": 8, **settings})

@@ -18,6 +18,8 @@ from keras_albert.preprocessing.encoders import WordPieceEncoder
 from tests.conftest import ROOT
 from tests.data.conftest import made_up_documents
 
+pytestmark = pytest.mark.backend_free
+
 SETTINGS = {
     "max_document_tokens": 300,
     "shard_tokens": 3000,

@@ -5,6 +5,8 @@ import pytest
 
 from keras_albert.data.shuffling import shuffled
 
+pytestmark = pytest.mark.backend_free
+
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 16, 17, 1000])
 def test_shuffled_is_a_permutation_that_looks_random(size):

@@ -13,6 +13,8 @@ from keras_albert.data import formats
 from keras_albert.data.documents import Skipped, read_documents, read_sources
 from keras_albert.data.wikipedia import plain_text
 
+pytestmark = pytest.mark.backend_free
+
 pytest.importorskip("mwparserfromhell")
 
 GERMAN = {"-2": "Medium", "0": "", "1": "Diskussion", "6": "Datei", "14": "Kategorie"}

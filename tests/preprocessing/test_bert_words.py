@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from keras_albert.preprocessing.bert_words import split_words, split_words_tf
 from tests.preprocessing.test_normalizer import ALPHABET, NEWER
 
+pytestmark = pytest.mark.backend_free
+
 CJK = "4E00-9FFF 3400-4DBF 20000-2A6DF 2A700-2B73F 2B740-2B81F 2B820-2CEAF F900-FAFF 2F800-2FA1F"
 CJK = [tuple(int(end, 16) for end in block.split("-")) for block in CJK.split()]
 

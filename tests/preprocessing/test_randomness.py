@@ -6,6 +6,8 @@ import pytest
 from keras_albert.preprocessing import randomness
 from keras_albert.preprocessing.randomness import bits, example_keys, integers, uniforms
 
+pytestmark = pytest.mark.backend_free
+
 N = 100_000
 
 

@@ -14,6 +14,8 @@ from keras_albert.preprocessing import segments
 from keras_albert.preprocessing.randomness import example_keys
 from keras_albert.preprocessing.segments import Document, draw_segments, examples_in, pack_pairs
 
+pytestmark = pytest.mark.backend_free
+
 N = 10_000
 KEYS = example_keys(0, 0, np.arange(N))
 FAR = 100_000  # tokens of the other document begin here

@@ -14,6 +14,8 @@ from keras_albert.preprocessing.bert_tokenizer import BertTokenizer
 from keras_albert.preprocessing.vocabulary_training import split_line
 from tests.preprocessing.conftest import CORPUS, SIZES, SPECIAL
 
+pytestmark = pytest.mark.backend_free
+
 
 @pytest.mark.parametrize("cls", [AlbertTokenizer, BertTokenizer])
 def test_bad_paths(cls, tmp_path):
