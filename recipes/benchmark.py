@@ -25,7 +25,7 @@ REPEATS = 5
 LENGTHS = (512, 128)
 BATCH_SIZE = 32
 BATCHES = 40
-WORDS = 50_000  # different ones in generated text
+WORDS, SENTENCES = 50_000, 100_000  # different ones in generated text
 
 
 def main(arguments=None):
@@ -217,17 +217,18 @@ def generated(path, size, seed):
     letters = "etaoinshrdlucmfwypvbgk"
     words = ["".join(generator.choices(letters, k=generator.randint(1, 10))) for _ in range(WORDS)]
     weights = [1 / (rank + 2) for rank in range(WORDS)]
+    pool = generator.choices(words, weights, k=20 * SENTENCES)
+    lengths = generator.choices(range(4, 40), k=SENTENCES)
+    starts = generator.choices(range(len(pool) - 40), k=SENTENCES)
+    sentences = [
+        " ".join(pool[start : start + length]).capitalize()
+        + (".\n\n" if generator.random() < 0.05 else ". ")
+        for start, length in zip(starts, lengths, strict=True)
+    ]
     written = 0
     with open(path, "w", encoding="utf-8") as file:
         while written < size:
-            pool = generator.choices(words, weights, k=100_000)
-            place = 0
-            while place < len(pool) - 60:
-                length = generator.randint(4, 40)
-                sentence = " ".join(pool[place : place + length]).capitalize()
-                ending = ".\n\n" if generator.random() < 0.05 else ". "
-                written += file.write(sentence + ending)
-                place += length
+            written += file.write("".join(generator.choices(sentences, k=10_000)))
     return path
 
 

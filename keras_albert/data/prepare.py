@@ -5,37 +5,34 @@ serves every sequence length, objective and epoch.
 """
 
 import collections
-import contextlib
 import hashlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from keras_albert.arguments import (
-    check,
-    check_booleans,
-    check_integers,
-    is_integer,
-    is_number,
-    is_path,
-)
+from keras_albert.arguments import check, check_booleans, is_path
 from keras_albert.data import manifest as manifests
-from keras_albert.data.corpus_writer import HELDOUT, CorpusWriter, forget_state, load_state
+from keras_albert.data.corpus_writer import CorpusWriter, forget_state
 from keras_albert.data.documents import Skipped, Source, read_sources
 from keras_albert.data.encoding import DocumentEncoder, EncodedDocument
-from keras_albert.data.shards import PARTIAL
-from keras_albert.data.token_records import MAX_SENTENCE_TOKENS, token_dtype
+from keras_albert.data.preparation import (
+    TOKENIZER,
+    check_settings,
+    encoder_of,
+    inputs_of,
+    make_room,
+    manifest_of,
+    no_text,
+    settings_of,
+)
+from keras_albert.data.progress_bar import progress_bar
 from keras_albert.data.workers import map_in_order, usable_cores
 from keras_albert.preprocessing.encoders import Encoder
 from keras_albert.preprocessing.files import find_files, names_files
 
 BATCH_CHARACTERS = 1 << 20  # text given to the tokenizer at a time
 SAVE_SECONDS = 10.0  # at most so much work is lost when a preparation is killed
-TOKENIZER = "tokenizer"
 
 
 def prepare_corpus(
@@ -152,7 +149,7 @@ def prepare_corpus(
         state=state,
     )
     try:
-        with _progress(total_bytes, progress) as advance:
+        with progress_bar(total_bytes, progress) as advance:
             chained = _skip_known(_chained(sources), writer, output)
             saved = time.monotonic()
             for bytes_read, chain, document in _encoded(chained, encoder, num_workers):
@@ -244,151 +241,7 @@ def in_batches(chained: Iterable[tuple[Source, str]]) -> Iterator[list[tuple[Sou
         yield batch
 
 
-def settings_of(*, sentences: str | Callable, **settings) -> dict:
-    """The arguments that shape the result, as a manifest keeps them."""
-    integers = ("max_document_tokens", "shard_tokens")
-    return {
-        **settings,
-        "sentences": sentences if isinstance(sentences, str) else _name(sentences),
-        "holdout": float(settings["holdout"]),
-        **{name: int(settings[name]) for name in integers},
-    }
-
-
-def manifest_of(
-    tokenizer, settings: dict, inputs: dict, *, documents: int, sentences: int, shards: list[dict]
-) -> manifests.Manifest:
-    """The manifest of a part whose shards are written."""
-    return manifests.Manifest(
-        tokenizer={
-            "class_name": getattr(tokenizer, "class_name", type(tokenizer).__name__),
-            "fingerprint": tokenizer.fingerprint(),
-            "vocabulary_size": int(tokenizer.vocabulary_size()),
-        },
-        token_dtype=token_dtype(tokenizer.vocabulary_size()).name,
-        num_documents=documents,
-        num_sentences=sentences,
-        num_tokens=sum(shard["num_tokens"] for shard in shards),
-        num_records=sum(shard["num_records"] for shard in shards),
-        shards=shards,
-        settings=settings,
-        inputs=inputs,
-        versions=manifests.versions(),
-    )
-
-
-def no_text(part: str, files, holdout: float) -> ValueError:
-    """The error for a part of the corpus that no document went to."""
-    which = "held-out " if part else ""
-    return ValueError(
-        f"A corpus must have {which}text: `files` gave no {which}document with tokens. "
-        f"Received: files={str(files)[:200]}, holdout={holdout}"
-    )
-
-
-def make_room(output: Path, overwrite: bool, job: dict) -> dict | None:
-    """Returns the state to go on from; or removes what is there, and no more, and returns None."""
-    if output.exists() and not output.is_dir():
-        raise ValueError(f"`output` must be a directory. Received: {str(output)!r}, a file")
-    if Path(output, manifests.FILE_NAME).exists() and not overwrite:
-        raise ValueError(
-            "`output` must not hold a corpus already. Use it as it is, pass `overwrite=True` to "
-            f"replace it, or name another directory. Received: {str(output)!r}"
-        )
-    state = None if overwrite else load_state(output)
-    if state is not None:
-        was = state["job"]
-        if was != job:
-            differ = [f"{k}: {was.get(k)!r}, now {v!r}" for k, v in job.items() if was.get(k) != v]
-            raise ValueError(
-                "A preparation goes on only with the settings that it began with. Pass these, or "
-                f"`overwrite=True` to start afresh. Received: {str(output)!r} holds the beginnings "
-                f"of another ({'; '.join(differ)})"
-            )
-        return state
-    for directory in (output, output / HELDOUT):
-        Path(directory, manifests.FILE_NAME).unlink(missing_ok=True)  # first: no longer whole
-        forget_state(directory)
-        endings = ("array_record", "index", "journal", f"array_record{PARTIAL}")
-        for ending in (*endings, f"index{PARTIAL}"):
-            for path in directory.glob(f"shard-*.{ending}"):
-                path.unlink()
-        shutil.rmtree(directory / TOKENIZER, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        Path(output, HELDOUT).rmdir()  # only if nothing else is in it
-    return None
-
-
 def _inputs(files) -> dict:
     if not names_files(files):
         return {}
     return inputs_of([(path.name, path.stat().st_size) for path in find_files(files)])
-
-
-def inputs_of(files: list[tuple[str, int]]) -> dict:
-    """What a manifest says of input files, from their (name, size)s."""
-    listing = "\n".join(f"{name}\t{size}" for name, size in files)
-    digest = hashlib.sha256(listing.encode()).hexdigest()
-    return {"files": len(files), "bytes": sum(size for _, size in files), "sha256": digest}
-
-
-def _name(function: Callable) -> str:
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{getattr(function, '__module__', None) or 'builtins'}.{name}"
-
-
-def check_settings(holdout, max_document_tokens, shard_tokens, num_workers=None):
-    """Raises a `ValueError` for numbers that a preparation cannot use."""
-    if not is_number(holdout) or not 0 <= holdout < 1:
-        raise ValueError(f"`holdout` must be at least 0 and below 1. Received: {holdout!r}")
-    if not is_integer(max_document_tokens) or not 8 <= max_document_tokens <= MAX_SENTENCE_TOKENS:
-        raise ValueError(
-            f"`max_document_tokens` must be an integer from 8 to {MAX_SENTENCE_TOKENS}. "
-            f"Received: {max_document_tokens!r}"
-        )
-    check_integers("prepare_corpus", 1, shard_tokens=shard_tokens)
-    if num_workers is not None:
-        check_integers("prepare_corpus", 1, num_workers=num_workers)
-
-
-def encoder_of(tokenizer):
-    """The part of a tokenizer that needs no Keras; the tokenizer itself where there is none."""
-    encoder = getattr(tokenizer, "encoder", None)
-    if encoder is not None and encoder.class_name == type(tokenizer).__name__:  # not a subclass
-        return encoder
-    needed = ("encode_batch", "fingerprint", "vocabulary_size")
-    if not isinstance(tokenizer, Encoder):
-        needed += ("save_assets", "load_assets")
-    check(
-        "prepare_corpus",
-        f"an AlbertTokenizer, a BertTokenizer or an object with {', '.join(needed)}",
-        lambda value: all(hasattr(value, name) for name in needed),
-        tokenizer=tokenizer,
-    )
-    tokenizer.fingerprint()  # one without a vocabulary is refused before anything is deleted
-    return tokenizer
-
-
-@contextlib.contextmanager
-def _progress(total_bytes: int | None, show: bool):
-    """Gives a function of (bytes read so far, tokens added) that moves the bar."""
-    if not show:
-        yield lambda bytes_read, tokens: None
-        return
-    columns = (
-        TextColumn("Preparing"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%  {task.fields[tokens]:,} tokens  {task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns) as bar:
-        task = bar.add_task("", total=total_bytes, tokens=0, rate="")
-
-        def advance(bytes_read: int, tokens: int):
-            state = bar.tasks[0]
-            tokens += state.fields["tokens"]
-            rate = f"{tokens / max(state.elapsed or 0, 1e-3):,.0f}/s"
-            bar.update(task, completed=bytes_read, tokens=tokens, rate=rate)
-
-        yield advance
