@@ -7,4 +7,4 @@ LIGHT = "KERAS_ALBERT_LIGHT"  # the environment variable that worker processes a
 
 def is_light() -> bool:
     """Whether the environment asks for the light package: `keras_albert.data.prepare` alone."""
-    return bool(os.environ.get(LIGHT))
+    return os.environ.get(LIGHT, "") not in ("", "0")

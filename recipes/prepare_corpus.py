@@ -12,7 +12,8 @@ import os
 import pathlib
 import sys
 
-if "keras_albert" not in sys.modules:  # on its own, it needs neither Keras nor a backend
+ALONE = "keras_albert" not in sys.modules
+if ALONE:  # it needs neither Keras nor a backend
     os.environ["KERAS_ALBERT_LIGHT"] = "1"
 
 from keras_albert.data.documents import ON_ERROR, SEPARATORS, read_documents  # noqa: E402
@@ -21,7 +22,10 @@ from keras_albert.preprocessing.encoders import SentencePieceEncoder, load_encod
 from keras_albert.preprocessing.normalizer import normalize_text  # noqa: E402
 from keras_albert.preprocessing.vocabulary_training import train_sentencepiece  # noqa: E402
 
-MAX_SENTENCES = 2_000_000  # that the tokenizer is trained on; a larger corpus is sampled
+if ALONE:
+    del os.environ["KERAS_ALBERT_LIGHT"]  # not for programs that are started from here
+
+MAX_SENTENCES = 500_000  # that the tokenizer is trained on; a larger corpus is sampled
 
 
 def main(arguments=None):

@@ -165,7 +165,7 @@ def make_phase(args, shards, number):
         "training": keras_albert.PretrainingDataset(shards, seed=args.seed + number, **options),
         "heldout": keras_albert.PretrainingDataset(shards / "heldout", static=True, **options),
         "epochs": epochs,
-        "steps_per_epoch": -(-round(args.steps * args.shares[number]) // epochs),
+        "steps_per_epoch": max(1, -(-round(args.steps * args.shares[number]) // epochs)),
     }
 
 
@@ -298,9 +298,10 @@ def parse(arguments):
         if getattr(args, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
     args.shares = args.phase_shares
-    if len(args.shares) != len(args.sequence_length) or abs(sum(args.shares) - 1) > 1e-6:
+    alike = len(args.shares) == len(args.sequence_length) and min(args.shares) > 0
+    if not alike or abs(sum(args.shares) - 1) > 1e-6:
         parser.error(
-            "--phase-shares must have a share for each --sequence-length, and add up to 1: "
+            "--phase-shares must have a share above 0 for each --sequence-length, adding up to 1: "
             f"received {args.shares} for {args.sequence_length}"
         )
     if not 0 < args.holdout < 1:

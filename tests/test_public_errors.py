@@ -5,6 +5,8 @@ that replace that argument alone. The last test reads the signatures and finds w
 """
 
 import inspect
+import pathlib
+import tempfile
 import types
 
 import numpy as np
@@ -67,6 +69,25 @@ def pretraining_dataset(m, **k):
 def write_tfrecords(m, **k):
     options = {"path": m.directory / "a.tfrecord", "overwrite": True, "progress": False, **k}
     return ka.write_tfrecords(**{"dataset": pretraining_dataset(m), **options})
+
+
+def saved(m):
+    """A preset of the small model."""
+    if not (m.directory / "preset").exists():
+        m.model.save_to_preset(str(m.directory / "preset"))
+    return m.directory / "preset"
+
+
+def written(function, place):
+    def call(m, **k):
+        if function is checkpoints.to_google:
+            pytest.importorskip("tensorflow", reason="TensorFlow writes Google's format")
+        elif function is checkpoints.to_huggingface:
+            pytest.importorskip("safetensors")
+        folder = pathlib.Path(tempfile.mkdtemp(dir=m.directory))
+        return function(**{"model": m.model, place: folder / "new" / "model", **k})
+
+    return call
 
 
 def tfrecord_dataset(m, **k):
@@ -133,6 +154,15 @@ RIGHT = {
             **k,
         }
     ),
+    "load": lambda m, **k: checkpoints.load(**{"preset": saved(m), **k}),
+    "load_tokenizer": lambda m, **k: checkpoints.load_tokenizer(**{"preset": saved(m), **k}),
+    "report": lambda m, **k: checkpoints.report(**{"path": saved(m), **k}),
+    "change_architecture": lambda m, **k: checkpoints.change_architecture(
+        **{"model": m.model, "num_layers": 4, **k}
+    ),
+    "to_preset": written(checkpoints.to_preset, "directory"),
+    "to_huggingface": written(checkpoints.to_huggingface, "directory"),
+    "to_google": written(checkpoints.to_google, "prefix"),
     "read_documents": lambda m, **k: list(ka.read_documents(**{"files": iter(CORPUS), **k})),
     "EncoderStack": lambda m, **k: layers.EncoderStack(
         **{"num_layers": 2, "num_heads": 2, "intermediate_dim": 8, **k}
@@ -316,6 +346,9 @@ WRONG = {
         "weights": [(v, "a positive number for each") for v in (None, [1], [1, 0], [1, "2"])],
         "batch_size": COUNT,
         "seed": SEED,
+        "process_index": [*NUMBER, (1, "must be below `num_processes`")],
+        "num_processes": [*COUNT, (3, "a multiple of it")],
+        "prefetch": NUMBER,
     },
     "PretrainingDataset": {
         "shards": [*PATH, ("/no/such", "must hold manifest.json")],
@@ -406,6 +439,33 @@ WRONG = {
         "num_workers": [(v, "must be an integer of at least 1") for v in (0, -1, 1.5, "2")],
         "overwrite": BOOLEAN,
         "progress": BOOLEAN,
+    },
+    "load": {"preset": [(v, "must be a path or handle") for v in (3, None)]},
+    "load_tokenizer": {"preset": [(v, "must be a path or handle") for v in (3, None)]},
+    "report": {
+        "path": [(v, "must be a path or handle") for v in (3, None)],
+        "check_finite": BOOLEAN,
+    },
+    "change_architecture": {
+        "model": [(v, "`model` of change_architecture must be") for v in ("x", None)],
+        "num_layers": [(v, "must be an integer of at least 1") for v in (0, 1.5, "4")],
+        "sharing": [(v, "`sharing` must be one of") for v in ("some", 1)],
+        "num_groups": [(3, "`num_groups` must divide"), (0, "must be an integer of at least 1")],
+        "max_sequence_length": [(v, "must be an integer of at least 1") for v in (0, 1.5)],
+        "positions": [(v, "`positions`") for v in ("x", None)],
+        "vocabulary": [(3, "`vocabulary`")],
+    },
+    **{
+        name: {
+            "model": [(v, "`model` of") for v in (3, None)],
+            place: [(v, "must be a") for v in (3, None)],
+            "tokenizer": [("x", "`tokenizer` of")],
+        }
+        for name, place in (
+            ("to_preset", "directory"),
+            ("to_huggingface", "directory"),
+            ("to_google", "prefix"),
+        )
     },
     "read_documents": {
         "files": FILES,

@@ -70,7 +70,9 @@ class CorpusWriter:
         self.sources, self.chain = state.get("sources", 0), state.get("chain", "")
         self.duplicates = state.get("duplicates", 0)
         self._current = state.get("current", "")  # the part of the last document; None: dropped
-        self._seen = SeenDocuments(self.directory / DUPLICATES) if drop_duplicates else None
+        self._seen = None
+        if drop_duplicates:
+            self._seen = SeenDocuments(self.directory / DUPLICATES, self.sources)
         for part in self.parts.values():
             part.writer.forget_journals()
 

@@ -10,18 +10,28 @@ class SeenDocuments:
 
     Args:
         path: of the database; made where absent.
+        known: number of documents that the state to go on from has seen; what is in the database
+            beyond these is forgotten.
 
-    Asked again about a document, as after a crash, it gives the same answer.
+    Raises:
+        ValueError: where documents are known and the database is not there.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike, known: int = 0):
         self.path = Path(path)
+        if known and not self.path.is_file():
+            raise ValueError(
+                "A preparation that drops duplicates can be continued only with its database. "
+                "Remove the output directory, or pass `overwrite=True`, to start afresh. "
+                f"Missing: {self.path}"
+            )
         self._database = sqlite3.connect(self.path, isolation_level=None)
         self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=NORMAL")
+        self._database.execute("PRAGMA synchronous=FULL")  # on disk before the state is
         self._database.execute(
             "CREATE TABLE IF NOT EXISTS seen (digest INTEGER PRIMARY KEY, number INTEGER)"
         )
+        self._database.execute("DELETE FROM seen WHERE number >= ?", (known,))
         self._database.execute("BEGIN")
 
     def is_duplicate(self, digest: int, number: int) -> bool:
@@ -39,6 +49,6 @@ class SeenDocuments:
         self._database.execute("BEGIN")
 
     def close(self):
-        """Closes the file and leaves it."""
-        self._database.execute("COMMIT")
+        """Closes the file; what was not saved is lost."""
+        self._database.execute("ROLLBACK")
         self._database.close()

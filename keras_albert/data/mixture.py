@@ -24,8 +24,7 @@ class MixedDataset(ExampleStream):
         weights: a positive number for each; shares are these over their sum.
         batch_size: B, examples in a batch of all processes together.
         seed: integer; another seed spreads the datasets otherwise.
-        **kwargs: `process_index`, `num_processes`, `workers`, `use_multiprocessing` and
-            `max_queue_size`, as in `PretrainingDataset`.
+        process_index, num_processes, prefetch: as in `PretrainingDataset`.
 
     Raises:
         ValueError: fewer than two datasets, datasets whose rows differ, weights that are not
@@ -40,8 +39,24 @@ class MixedDataset(ExampleStream):
         ```
     """
 
-    def __init__(self, datasets, weights, batch_size: int = 32, seed: int = 0, **kwargs):
-        super().__init__(batch_size=batch_size, seed=seed, **kwargs)
+    def __init__(
+        self,
+        datasets,
+        weights,
+        batch_size: int = 32,
+        seed: int = 0,
+        *,
+        process_index: int = 0,
+        num_processes: int = 1,
+        prefetch: int = 2,
+    ):
+        super().__init__(
+            batch_size=batch_size,
+            seed=seed,
+            process_index=process_index,
+            num_processes=num_processes,
+            prefetch=prefetch,
+        )
         check(
             "MixedDataset",
             "a list of at least two datasets without `static`",
@@ -105,6 +120,13 @@ def _round_to_sum(values: np.ndarray, total: int) -> np.ndarray:
 
 
 def _check_alike(datasets):
+    made_with = {one for dataset in datasets if (one := _fingerprint(dataset))}
+    if len(made_with) > 1:
+        raise ValueError(
+            "Datasets to mix must have been made with one tokenizer. Received: fingerprints "
+            f"{', '.join(sorted(made_with))}"
+        )
+
     def rows(dataset):
         return [
             {name: (array.shape[1:], array.dtype.name) for name, array in part.items()}
@@ -119,14 +141,10 @@ def _check_alike(datasets):
                 f"`sequence_length`, `max_predictions` and `objective`. Received: {first} from "
                 f"dataset 0 and {other} from dataset {number}"
             )
-        if _fingerprint(dataset) != _fingerprint(datasets[0]):
-            raise ValueError(
-                "Datasets to mix must have been made with one tokenizer. Received: fingerprints "
-                f"{_fingerprint(datasets[0])} of dataset 0 and {_fingerprint(dataset)} of dataset "
-                f"{number}"
-            )
 
 
-def _fingerprint(dataset):
+def _fingerprint(dataset) -> str | None:
+    if isinstance(dataset, MixedDataset):
+        return next(filter(None, map(_fingerprint, dataset.datasets)), None)
     manifest = getattr(dataset, "manifest", None)  # TFRecord files do not say
     return manifest.tokenizer["fingerprint"] if manifest else None

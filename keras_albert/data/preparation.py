@@ -58,10 +58,36 @@ def no_text(part: str, files, holdout: float) -> ValueError:
     )
 
 
-def make_room(output: Path, overwrite: bool, job: dict) -> dict | None:
-    """Returns the state to go on from; or removes what is there, and no more, and returns None."""
+@contextlib.contextmanager
+def only_writer(output: Path):
+    """Makes the directory, and refuses to share it with another preparation that is running."""
+    import fcntl
+
+    _check_directory(output)
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / "lock"
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                "Only one preparation may write to `output` at a time: wait for the other, or name "
+                f"another directory. Received: {str(output)!r}"
+            ) from None
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _check_directory(output: Path):
     if output.exists() and not output.is_dir():
         raise ValueError(f"`output` must be a directory. Received: {str(output)!r}, a file")
+
+
+def make_room(output: Path, overwrite: bool, job: dict) -> dict | None:
+    """Returns the state to go on from; or removes what is there, and no more, and returns None."""
+    _check_directory(output)
     if Path(output, manifests.FILE_NAME).exists() and not overwrite:
         raise ValueError(
             "`output` must not hold a corpus already. Use it as it is, pass `overwrite=True` to "
@@ -78,6 +104,12 @@ def make_room(output: Path, overwrite: bool, job: dict) -> dict | None:
                 f"of another ({'; '.join(differ)})"
             )
         return state
+    if Path(output, HELDOUT, manifests.FILE_NAME).exists() and not overwrite:
+        raise ValueError(
+            "`output` must not hold a corpus already, in its directory for held-out documents "
+            "either. Pass `overwrite=True` to replace it, or name another directory. "
+            f"Received: {str(output / HELDOUT)!r}"
+        )
     for directory in (output, output / HELDOUT):
         Path(directory, manifests.FILE_NAME).unlink(missing_ok=True)  # first: no longer whole
         forget_state(directory)
@@ -120,7 +152,8 @@ def check_settings(holdout, max_document_tokens, shard_tokens, num_workers=None)
 def encoder_of(tokenizer):
     """The part of a tokenizer that needs no Keras; the tokenizer itself where there is none."""
     encoder = getattr(tokenizer, "encoder", None)
-    if encoder is not None and encoder.class_name == type(tokenizer).__name__:  # not a subclass
+    ours = type(tokenizer).__module__.startswith("keras_albert.")  # a subclass may do otherwise
+    if encoder is not None and ours and encoder.class_name == type(tokenizer).__name__:
         return encoder
     needed = ("encode_batch", "fingerprint", "vocabulary_size")
     if not isinstance(tokenizer, Encoder):

@@ -24,6 +24,7 @@ from keras_albert.data.preparation import (
     make_room,
     manifest_of,
     no_text,
+    only_writer,
     settings_of,
 )
 from keras_albert.data.progress_bar import progress_bar
@@ -32,6 +33,8 @@ from keras_albert.preprocessing.encoders import Encoder
 from keras_albert.preprocessing.files import find_files, names_files
 
 BATCH_CHARACTERS = 1 << 20  # text given to the tokenizer at a time
+BATCH_DOCUMENTS = 4096  # at most, where they are tiny
+MOST_WORKERS = 8  # unless more are asked for: each takes memory
 SAVE_SECONDS = 10.0  # at most so much work is lost when a preparation is killed
 
 
@@ -74,7 +77,7 @@ def prepare_corpus(
         on_error: `"raise"`, or `"skip"` to leave out what is broken; it is counted in the
             manifest's `inputs`.
         drop_duplicates: whether to keep only the first of documents with the same sentences. Of a
-            document of more than 4 million characters its first part is compared.
+            document of a text file, of more than 4 million characters, its first part is compared.
         holdout: the share of documents, 0 to 1 (exclusive), that goes to `output/heldout` instead,
             a directory of shards of its own. A hash of the text chooses, so duplicates stay
             together and a document's side does not depend on its neighbours.
@@ -83,8 +86,9 @@ def prepare_corpus(
             sentence that is longer is cut too.
         shard_tokens: tokens in a shard, at least.
         num_workers: processes that find sentences and tokenize, 60 to 150 MB each; None for one a
-            core (for a tokenizer of yours: this process alone). They start once the corpus proves
-            larger than a few megabytes.
+            core, at most 8 (for a tokenizer of yours: this process alone). They start once the
+            corpus proves larger than a few megabytes, and load neither Keras nor a backend: a
+            function given as `sentences` must not need `keras_albert`.
         overwrite: whether to replace what `output` holds already.
         progress: whether to show progress.
 
@@ -95,7 +99,7 @@ def prepare_corpus(
         ValueError: for arguments outside these rules, input that is missing or broken, a corpus
             without text, and an `output` that holds a corpus, or the beginnings of another, when
             not `overwrite`.
-        RuntimeError: where a worker was killed.
+        RuntimeError: where a worker process was killed.
 
     Example:
         ```python
@@ -116,7 +120,7 @@ def prepare_corpus(
     tokenizer = encoder_of(tokenizer)
     encoder = DocumentEncoder(tokenizer, sentences, int(max_document_tokens))
     if num_workers is None:
-        num_workers = usable_cores() if isinstance(tokenizer, Encoder) else 1
+        num_workers = min(usable_cores(), MOST_WORKERS) if isinstance(tokenizer, Encoder) else 1
     # All of the input's names are checked here, before anything is deleted.
     skipped = Skipped()
     sources = read_sources(
@@ -136,54 +140,50 @@ def prepare_corpus(
         max_document_tokens=max_document_tokens,
         shard_tokens=shard_tokens,
     )
+    output = Path(os.path.expanduser(output))
+    inputs = _inputs(files, output)
     job = {**settings, "tokenizer": tokenizer.fingerprint(), "versions": manifests.versions()}
-    output = Path(output)
-    state = make_room(output, overwrite, job)
-    total_bytes = _inputs(files).get("bytes", 0)
-    writer = CorpusWriter(
-        output,
-        job,
-        shard_tokens=shard_tokens,
-        holdout=holdout,
-        drop_duplicates=drop_duplicates,
-        state=state,
-    )
-    try:
-        with progress_bar(total_bytes, progress) as advance:
-            chained = _skip_known(_chained(sources), writer, output)
-            saved = time.monotonic()
-            for bytes_read, chain, document in _encoded(chained, encoder, num_workers):
-                writer.add(document, chain)
-                advance(bytes_read, sum(tokens for _, tokens in document.records))
-                if time.monotonic() - saved >= SAVE_SECONDS:
-                    writer.save()
-                    saved = time.monotonic()
-            advance(total_bytes, 0)
-        writer.finish()
-    finally:
-        writer.release()
-    for name, part in writer.parts.items():
-        if not part.documents:
-            forget_state(output)
-            raise no_text(name, files, holdout)
-    inputs = {
-        **_inputs(files),
-        "documents": writer.sources,
-        "duplicates": writer.duplicates,
-        "skipped": skipped.as_dict(),
-    }
-    for part in reversed(writer.parts.values()):  # `output` last: where its manifest is, all is
-        manifest = manifest_of(
-            tokenizer,
-            settings,
-            inputs,
-            documents=part.documents,
-            sentences=part.sentences,
-            shards=part.writer.entries,
+    with only_writer(output):
+        writer = CorpusWriter(
+            output,
+            job,
+            shard_tokens=shard_tokens,
+            holdout=holdout,
+            drop_duplicates=drop_duplicates,
+            state=make_room(output, overwrite, job),
         )
-        manifests.save_tokenizer(tokenizer, part.directory / TOKENIZER)
-        manifest.save(part.directory)
-    writer.forget()
+        try:
+            with progress_bar(inputs.get("bytes", 0), progress) as advance:
+                chained = _skip_known(_chained(sources), writer, output)
+                saved = time.monotonic()
+                for bytes_read, chain, document in _encoded(chained, encoder, num_workers):
+                    writer.add(document, chain)
+                    advance(bytes_read, sum(tokens for _, tokens in document.records))
+                    if time.monotonic() - saved >= SAVE_SECONDS:
+                        writer.save()
+                        saved = time.monotonic()
+                advance(inputs.get("bytes", 0), 0)
+            writer.finish()
+        finally:
+            writer.release()
+        for name, part in writer.parts.items():
+            if not part.documents:
+                forget_state(output)
+                raise no_text(name, files, holdout)
+        counts = {"documents": writer.sources, "duplicates": writer.duplicates}
+        inputs = {**inputs, **counts, "skipped": skipped.as_dict()}
+        for part in reversed(writer.parts.values()):  # `output`'s manifest last
+            manifest = manifest_of(
+                tokenizer,
+                settings,
+                inputs,
+                documents=part.documents,
+                sentences=part.sentences,
+                shards=part.writer.entries,
+            )
+            manifests.save_tokenizer(tokenizer, part.directory / TOKENIZER)
+            manifest.save(part.directory)
+        writer.forget()
     return manifest
 
 
@@ -234,14 +234,21 @@ def in_batches(chained: Iterable[tuple[Source, str]]) -> Iterator[list[tuple[Sou
         batch.append((source, chain))
         text = source.text
         characters += len(text) if isinstance(text, str) else sum(map(len, text))
-        if characters >= BATCH_CHARACTERS:
+        if characters >= BATCH_CHARACTERS or len(batch) >= BATCH_DOCUMENTS:
             yield batch
             batch, characters = [], 0
     if batch:
         yield batch
 
 
-def _inputs(files) -> dict:
+def _inputs(files, output: Path) -> dict:
     if not names_files(files):
         return {}
-    return inputs_of([(path.name, path.stat().st_size) for path in find_files(files)])
+    found = find_files(files)
+    inside = [path for path in found if output.resolve() in path.resolve().parents]
+    if inside:
+        raise ValueError(
+            "`output` must not hold input files: what is written there would be read as text. "
+            f"Received: {str(output)!r} and {str(inside[0])!r}"
+        )
+    return inputs_of([(path.name, path.stat().st_size) for path in found])

@@ -6,6 +6,7 @@ shard. A shard appears under its name only when whole. Until then its records ar
 `shard-00000.journal`, a plain file that a preparation can be continued from.
 """
 
+import array
 import contextlib
 import hashlib
 import os
@@ -55,10 +56,10 @@ def write_shard(
     path = Path(directory, f"shard-{number:05d}.array_record")
     index = path.with_suffix(".index")
     writer = ArrayRecordWriter(str(path) + PARTIAL, WRITER_OPTIONS)
-    rows = []
+    rows = array.array("I")  # tokens, document, tokens, document, ...
     for record, tokens, document in records:
         writer.write(record)
-        rows.append((tokens, document))
+        rows.extend((tokens, document))
     writer.close()
     rows = np.array(rows, "<u4").reshape(-1, 2)
     rows.tofile(str(index) + PARTIAL)
@@ -219,9 +220,9 @@ class ShardReader:
             return self._reader(shard).num_records()
 
     def _reader(self, shard: int):
+        if self._process != os.getpid():  # a fork shares offsets, and perhaps a lock that is held
+            self._readers, self._lock, self._process = {}, threading.Lock(), os.getpid()
         with self._lock:
-            if self._process != os.getpid():  # a fork shares file offsets: open anew
-                self._readers, self._process = {}, os.getpid()
             if shard not in self._readers:
                 from array_record.python.array_record_module import ArrayRecordReader
 

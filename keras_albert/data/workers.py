@@ -13,6 +13,7 @@ import pickle
 import queue
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -83,9 +84,10 @@ class _Worker:
     """A process that answers each pickled input with a pickled (result, error)."""
 
     def __init__(self, pickled_work: bytes):
-        path = os.pathsep.join(filter(None, sys.path))  # it imports what this process can
+        # It imports what this process can, and nothing that happens to lie in its directory.
+        path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
+            [sys.executable, "-P", "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, LIGHT: "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
@@ -95,13 +97,14 @@ class _Worker:
     def ask(self, item):
         try:
             if self._pickled_work:
-                self._process.stdin.write(self._pickled_work)
+                pickle.dump(self._pickled_work, self._process.stdin)  # bytes: to be unpickled there
                 self._pickled_work = b""
             pickle.dump(item, self._process.stdin)
             self._process.stdin.flush()
             result, error = pickle.load(self._process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError) as lost:
             self._process.stdout.close()
+            self._process.kill()
             raise RuntimeError(
                 "A worker process ended unasked; was it killed for want of memory? Run it again, "
                 "with a smaller `num_workers`: it goes on from where it was. Received: exit status "
@@ -124,10 +127,15 @@ class _Worker:
 
 def _serve():
     """What a worker process runs."""
-    requests = sys.stdin.buffer
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a print must not get among the answers
-    work = pickle.load(requests)
+    # Programs that the work starts, and what it prints, must not get between the two.
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(2 if sys.stderr else nowhere, 1)
+    try:
+        work = pickle.loads(pickle.load(requests))
+    except Exception:
+        work = _Unusable(traceback.format_exc())  # told of when it is asked
     if hasattr(getattr(work, "tokenizer", None), "num_threads"):
         work.tokenizer.num_threads = 1  # the processes are the parallelism
     while True:
@@ -138,9 +146,29 @@ def _serve():
         try:
             answer = (work(item), None)
         except Exception as error:
-            answer = (None, error)
+            answer = (None, _picklable(error))
         pickle.dump(answer, answers)
         answers.flush()
+
+
+class _Unusable:
+    def __init__(self, reason: str):
+        self.reason = reason
+
+    def __call__(self, item):
+        raise RuntimeError(
+            "A worker process could not load what it is to do; with `num_workers=1` it does not "
+            f"have to. Received, there: {self.reason}"
+        )
+
+
+def _picklable(error: Exception) -> Exception:
+    """The error, or where it cannot be sent an error that says the same."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception(error)))
+    return error
 
 
 if __name__ == "__main__":

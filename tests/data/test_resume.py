@@ -205,6 +205,89 @@ def test_a_worker_that_was_killed_is_told_of_and_nothing_is_lost(tmp_path, monke
     assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
 
 
+def lines_here(text):
+    return text.splitlines()
+
+
+def test_an_error_in_a_worker_arrives_and_programs_it_starts_do_no_harm(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BATCH_CHARACTERS", 3_000)
+    texts = ["|".join(document) for document in made_up_documents(100, seed=6)]
+
+    class OfThisProgram(Exception):
+        """An error that no other process knows."""
+
+        def __init__(self, one, two):
+            super().__init__(one)
+
+    def split(text):
+        if os.environ.get("KERAS_ALBERT_LIGHT"):
+            print("not among the answers")
+            assert subprocess.run(["cat"], capture_output=True).stdout == b""
+            raise OfThisProgram("the words of the error", 2)
+        return text.split("|")
+
+    options = {**SETTINGS, "sentences": split, "tokenizer": WordPieceEncoder(pieces())}
+    with pytest.raises(Exception, match="the words of the error"):
+        prepare_corpus(iter(texts), tmp_path / "a", num_workers=2, **options)
+    # A function of a module that needs Keras: the error says what to do.
+    options = {**options, "sentences": lines_here}
+    with pytest.raises(RuntimeError, match="num_workers=1"):
+        prepare_corpus(iter(texts), tmp_path / "b", num_workers=2, **options)
+
+
+def test_two_preparations_do_not_write_to_one_place(corpus, tokenizer, tmp_path):
+    output = tmp_path / "s"
+
+    def meanwhile():
+        for number, document in enumerate(corpus):
+            if number == 20:
+                with pytest.raises(ValueError, match="Only one preparation may write"):
+                    prepare_corpus(iter(corpus), output, tokenizer=tokenizer, **SETTINGS)
+            yield document
+
+    prepare_corpus(meanwhile(), output, tokenizer=tokenizer, **SETTINGS)
+    assert not (output / "lock").exists()
+
+
+def test_what_was_seen_after_the_saved_place_is_forgotten(tokenizer, tmp_path, monkeypatch):
+    """A document that was read, not kept, and then mended away is no duplicate of a later one."""
+    monkeypatch.setattr(module, "BATCH_CHARACTERS", 1)
+    monkeypatch.setattr(module, "SAVE_SECONDS", 1e9)
+    documents = made_up_documents(6, seed=11)
+
+    def broken():
+        yield from documents[:3]
+        raise OSError("the disk")
+
+    with pytest.raises(OSError, match="the disk"):
+        prepare_corpus(broken(), tmp_path, tokenizer=tokenizer, **SETTINGS)
+    mended = [documents[5], *documents[:3], documents[4]]
+    manifest = prepare_corpus(
+        iter(mended), tmp_path, tokenizer=tokenizer, **{**SETTINGS, "overwrite": False}
+    )
+    assert manifest.inputs["duplicates"] == 0
+
+
+def test_a_corpus_in_the_directory_for_held_out_documents_is_kept(corpus, tokenizer, tmp_path):
+    options = {**SETTINGS, "tokenizer": tokenizer, "holdout": 0.0}
+    prepare_corpus(iter(corpus), tmp_path / "s" / "heldout", **options)
+    before = bytes_of(tmp_path / "s")
+    with pytest.raises(ValueError, match="held-out documents either"):
+        prepare_corpus(iter(corpus), tmp_path / "s", **options)
+    assert bytes_of(tmp_path / "s") == before
+
+
+def test_input_inside_the_output_is_refused(tokenizer, tmp_path):
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books" / "a.txt").write_text("One. Two.")
+    (tmp_path / "books" / "shards").mkdir()
+    (tmp_path / "books" / "shards" / "b.txt").write_text("Three.")
+    with pytest.raises(ValueError, match="must not hold input files.*b.txt"):
+        prepare_corpus(
+            tmp_path / "books", tmp_path / "books" / "shards", tokenizer=tokenizer, progress=False
+        )
+
+
 KILLED = """
 import os, sys
 os.environ["KERAS_ALBERT_LIGHT"] = "1"

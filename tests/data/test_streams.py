@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_albert.data import MixedDataset, PretrainingDataset, prepare_corpus
+from keras_albert.data import (
+    MixedDataset,
+    PretrainingDataset,
+    TFRecordDataset,
+    prepare_corpus,
+    write_tfrecords,
+)
 from keras_albert.data.mixture import PERIOD
 from tests.data.conftest import made_up_documents
 from tests.data.test_dataset import assert_equal, flat, rows_of, stream
@@ -120,6 +126,16 @@ def test_a_mixture_is_seekable(shards, other_shards):
     expected = mixed[12_345]
     mixed.start_step = 12_000
     assert_equal(mixed[345], expected)
+
+
+def test_mixtures_and_files_of_examples_can_be_mixed(shards, other_shards, tmp_path):
+    one, two = dataset(shards), dataset(other_shards)
+    write_tfrecords(two, tmp_path / "two.tfrecord", progress=False)
+    files = TFRecordDataset(tmp_path / "two.tfrecord", progress=False)
+    mixed = MixedDataset([MixedDataset([one, two], [1, 1]), files], [1, 1], batch_size=64)
+    rows = stream(mixed, 200)
+    inner = stream(MixedDataset([one, two], [1, 1]), 200)
+    assert 60 < len(set(rows) & set(inner)) < 140
 
 
 def test_datasets_that_do_not_fit_together_are_refused(shards, other_shards, tokenizer, tmp_path):
