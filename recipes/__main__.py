@@ -9,6 +9,7 @@ COMMANDS = {  # name -> (module, what it does)
     "pretrain": ("pretrain", "Pretrain on raw text, measure what was learned, fill masks, save."),
     "prepare": ("prepare_corpus", "Tokenize a corpus of any size into shards."),
     "inspect": ("inspect_shards", "Show a pretraining example in colour, and statistics."),
+    "checkpoint": ("checkpoint", "Describe a checkpoint of ALBERT or BERT, or convert it."),
     "benchmark": ("benchmark", "Measure speed on this machine, both sides in one run."),
 }
 

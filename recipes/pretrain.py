@@ -74,6 +74,7 @@ def main(arguments=None):
         load_weights=False,
         vocabulary_size=tokenizer.vocabulary_size(),
         max_sequence_length=max(*args.sequence_length, 512),
+        initializer_range=args.initializer_range,
     )
     preprocessor = keras_albert.AlbertPretrainerPreprocessor(
         tokenizer, sequence_length=max(args.sequence_length)
@@ -141,9 +142,12 @@ def make_tokenizer(args, output):
             return keras_albert.BertTokenizer(args.tokenizer)
         return keras_albert.AlbertTokenizer(args.tokenizer)
     print(f"Training a tokenizer of {args.vocabulary_size:,} pieces ...")
-    documents = keras_albert.read_documents(args.files or language_reference(), sentences="lines")
+    texts = language_reference()
+    if args.files:
+        documents = keras_albert.read_documents(args.files, sentences="lines")
+        texts = (paragraph for document in documents for paragraph in document.sentences)
     return keras_albert.AlbertTokenizer.train(
-        (paragraph for document in documents for paragraph in document.sentences),
+        texts,
         vocabulary_size=args.vocabulary_size,
         output=output / "spiece.model",
     )
@@ -278,6 +282,7 @@ def parse(arguments):
     add("--tokenizer", help="a .model (SentencePiece) or .txt (WordPiece); default: train one")
     add("--vocabulary-size", type=int, default=VOCABULARY_SIZE, help="of the tokenizer to train")
     add("--preset", default=PRESET, help="architecture, as albert_base_v2")
+    add("--initializer-range", type=float, default=0.02, help="deviation of initial weights")
     add("--objective", default="sop", choices=("sop", "nsp", "none"))
     add("--sequence-length", type=int, nargs="+", default=[SEQUENCE_LENGTH], help="of each phase")
     add("--phase-shares", type=float, nargs="+", default=[1.0], help="of the steps, as 0.9 0.1")

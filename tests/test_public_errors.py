@@ -206,7 +206,7 @@ NOT_NEGATIVE = [(v, "must not be negative") for v in (-1, "x", None)]
 DICT = [(v, "must be a dict") for v in (None, [])]
 NUMBER = [(v, "must be an integer of at least 0") for v in (-1, "1", 1.5)]
 PRESET = [(v, "`preset` must be a directory") for v in ("albert_base", None, 3)]
-PRESET.append(("/no/such/directory", "preset"))
+PRESET.append(("/no/such/directory", "There is nothing at"))
 FILES = [(None, "iterable"), (3, "iterable"), ("/no/such/file", "No file found"), ([], "at least")]
 TEXT_FIELD = [(v, "`text_field` must be") for v in ("", None, 3)]
 ON_ERROR = [(v, "`on_error` must be") for v in ("ignore", None)]
@@ -534,6 +534,7 @@ WRONG = {
 EXEMPT = {"name": "any name will do, and Keras checks it"}
 # Messages that say what to do without "Received": those of Keras and KerasHub among them.
 WITHOUT_RECEIVED = (
+    "There is nothing at: '/no/such/directory'",
     "Cannot convert 'flot16'",
     "Unknown preset identifier",
     "No vocabulary has been set",

@@ -15,7 +15,7 @@ from keras_albert.layers.activations import get_activation, serialize_activation
 from keras_albert.layers.embeddings import FactorizedEmbedding
 from keras_albert.layers.encoder_stack import EncoderStack
 from keras_albert.layers.heads import Pooler
-from keras_albert.models.presets import PRESETS, check_preset_exists
+from keras_albert.models.presets import PRESETS, load_preset
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -208,28 +208,37 @@ class AlbertBackbone(keras_hub.models.Backbone):
 
     @classmethod
     def from_preset(cls, preset, load_weights=True, **kwargs):
-        """A backbone from the table of architectures, or from a preset directory.
+        """A backbone from the table of architectures, a preset, or a checkpoint of another program.
 
         Args:
-            preset: a name of `keras_albert.models.presets.PRESETS`, or what
-                `keras_hub.models.Backbone.from_preset` takes.
+            preset: a name of `keras_albert.models.presets.PRESETS`; a directory that
+                `save_to_preset` wrote; a checkpoint of Google's ALBERT or BERT (a prefix, a
+                directory, the `.tar.gz` as released) or TF-Hub; a directory of Hugging Face's
+                transformers or of KerasHub; `"hf://owner/name"`.
             load_weights: whether to load the weights. The names of the table carry none, so they
                 need `load_weights=False`.
-            **kwargs: arguments that replace those of the preset.
+            **kwargs: arguments that replace those of the preset, where its weights allow it. Of
+                checkpoints also `num_layers`, `sharing`, `num_groups`, `max_sequence_length`,
+                `positions` and `vocabulary` (see `keras_albert.checkpoints.change_architecture`);
+                `strict=True` for an error instead of a warning where model and checkpoint do not
+                have the same variables; `allow_nonfinite=True` for weights that are infinite or
+                NaN.
 
         Raises:
-            ValueError: the name is unknown, or weights are asked of a name that has none.
+            ImportError: the library that reads the format is not installed.
+            ValueError: the name is unknown, weights are asked of a name that has none, or the
+                checkpoint is broken, unsafe or of another architecture.
 
         Example:
         ```python
         keras_albert.AlbertBackbone.from_preset("albert_base_v2", load_weights=False)
+        keras_albert.AlbertBackbone.from_preset("albert_base_v2.tar.gz")
         ```
         """
         check_booleans("from_preset", load_weights=load_weights)
         preset = str(preset)
         if preset not in PRESETS:
-            check_preset_exists(preset)
-            return super().from_preset(preset, load_weights=load_weights, **kwargs)
+            return load_preset(cls, super().from_preset, preset, load_weights, **kwargs)
         if load_weights:
             raise ValueError(
                 f"{preset!r} names an architecture; its weights are not part of this package. Pass "

@@ -8,6 +8,7 @@ BERT sizes: Devlin et al. (2019), section 3, and the released `bert_config.json`
 models. `albert_tiny` and `albert_small` are ours, for two CPU cores.
 """
 
+import importlib
 import pathlib
 
 from keras_albert.layers.sharing import sharing_plan
@@ -106,13 +107,30 @@ def parameter_count(
     return total
 
 
+def load_preset(cls, own_preset, preset: str, load_weights: bool, **kwargs):
+    """A model from a place: a preset, or a checkpoint of another program.
+
+    Args:
+        cls: the model class.
+        own_preset: KerasHub's `from_preset` of it, for presets of this package.
+        preset: a path or a handle.
+        load_weights: whether to load the weights.
+        **kwargs: see `keras_albert.AlbertBackbone.from_preset`.
+    """
+    check_preset_exists(preset)
+    # Checkpoints know models, and models no formats: looked up when one is asked for.
+    loading = importlib.import_module("keras_albert.checkpoints.loading")
+    return loading.from_checkpoint(cls, own_preset, preset, load_weights, **kwargs)
+
+
 def check_preset_exists(preset: str) -> None:
     """Raise a `ValueError` that lists the known names where `preset` is none, nor a place."""
     is_place = "/" in preset or "\\" in preset or pathlib.Path(preset).exists()
-    if not is_place:
+    if not is_place and not pathlib.Path(f"{preset}.index").exists():
         raise ValueError(
-            "`preset` must be a directory that `save_to_preset` wrote, a handle of a model hub "
-            f"(as 'hf://owner/name'), or one of {sorted(PRESETS)}. Received: {preset!r}"
+            "`preset` must be a directory that `save_to_preset` wrote, a checkpoint (a directory, "
+            "a `.tar.gz`, a prefix), a handle of a model hub (as 'hf://owner/name'), or one of "
+            f"{sorted(PRESETS)}. Received: {preset!r}"
         )
 
 

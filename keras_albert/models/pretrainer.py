@@ -10,7 +10,7 @@ from keras_albert.arguments import check_booleans, check_known, check_positive_i
 from keras_albert.layers.heads import MaskedLMHead, SentenceOrderHead
 from keras_albert.models.backbone import AlbertBackbone
 from keras_albert.models.fill_mask import fill_mask
-from keras_albert.models.presets import PRESETS, check_preset_exists
+from keras_albert.models.presets import PRESETS, load_preset
 from keras_albert.preprocessing.pretraining import AlbertPretrainerPreprocessor
 from keras_albert.preprocessing.segments import OBJECTIVES
 from keras_albert.training.lamb import Lamb
@@ -261,9 +261,10 @@ class AlbertPretrainer(keras_hub.models.Task):
 
     @classmethod
     def from_preset(cls, preset, load_weights=True, **kwargs):
-        """A pretrainer from the table of architectures, or from a preset directory.
+        """A pretrainer from the table of architectures, a preset, or a checkpoint, heads included.
 
-        See `AlbertBackbone.from_preset`, which a name of the table goes through.
+        See `AlbertBackbone.from_preset`. A head that a checkpoint lacks is named in a warning
+        ("newly initialised: ..."); its vocabulary makes the preprocessor.
         """
         check_booleans("from_preset", load_weights=load_weights)
         preset = str(preset)
@@ -272,8 +273,7 @@ class AlbertPretrainer(keras_hub.models.Task):
             own = {name: kwargs.pop(name) for name in names if name in kwargs}
             backbone = AlbertBackbone.from_preset(preset, load_weights=load_weights, **kwargs)
             return cls(backbone, **own)
-        check_preset_exists(preset)
-        return super().from_preset(preset, load_weights=load_weights, **kwargs)
+        return load_preset(cls, super().from_preset, preset, load_weights, **kwargs)
 
 
 def _is_model_input(x):

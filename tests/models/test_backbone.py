@@ -121,6 +121,13 @@ for model in (
     for name, expected in np.load(folder + "/expected.npz").items():
         difference = np.abs(keras.ops.convert_to_numpy(outputs[name]) - expected).max()
         assert difference < float(sys.argv[2]), (name, difference)
+# The optimizer came along: the next step is the one that the saving process takes.
+model = keras.saving.load_model(folder + "/model.keras")
+batch = dict(np.load(folder + "/batch.npz"))
+y = {"mlm": batch["mlm"], "sentence": batch["sentence"]}
+losses = [float(model.train_on_batch(inputs, y, return_dict=True)["loss"]) for _ in range(3)]
+np.testing.assert_allclose(losses, batch["losses"], atol=float(sys.argv[2]) * 1000)
+assert int(model.optimizer.iterations) == 5
 print("equal on", keras.backend.backend())
 """
 
@@ -132,10 +139,16 @@ def test_saved_here_and_loaded_in_a_fresh_process_on_any_backend(tmp_path, backe
     model = keras_albert.AlbertPretrainer(make(sharing="attention"))
     inputs = random_inputs(lengths=[10, 7, 3])
     inputs["mask_positions"] = np.array([[1, 2], [3, 0], [1, 0]])
+    y = {"mlm": np.arange(6, dtype="int32").reshape(3, 2), "sentence": np.array([0, 1, 0], "int32")}
+    model.compile(keras_albert.Lamb(0.01))
+    for _ in range(2):  # trained, so that the optimizer has something to carry
+        model.train_on_batch(inputs, y)
     np.savez(tmp_path / "inputs.npz", **inputs)
     np.savez(tmp_path / "expected.npz", **outputs_of(model, inputs))
     model.save(tmp_path / "model.keras")
     model.save_to_preset(str(tmp_path / "preset"))
+    losses = [float(model.train_on_batch(inputs, y, return_dict=True)["loss"]) for _ in range(3)]
+    np.savez(tmp_path / "batch.npz", losses=losses, **y)
     tolerance = "1e-7" if backend == keras.backend.backend() else "1e-5"
     result = subprocess.run(
         [sys.executable, "-c", OTHER_PROCESS, str(tmp_path), tolerance],
@@ -145,6 +158,27 @@ def test_saved_here_and_loaded_in_a_fresh_process_on_any_backend(tmp_path, backe
     )
     assert result.returncode == 0, result.stderr[-2000:]
     assert f"equal on {backend}" in result.stdout
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_training_in_mixed_precision_follows_float32(policy):
+    """Loss scaling included: the losses of float32, to the precision of the type."""
+    inputs = random_inputs(lengths=[10, 7, 3])
+    inputs["mask_positions"] = np.array([[1, 2], [3, 0], [1, 0]])
+    y = {"mlm": np.arange(6, dtype="int32").reshape(3, 2), "sentence": np.array([0, 1, 0], "int32")}
+    losses = {}
+    for name in ("float32", policy):
+        keras.utils.set_random_seed(0)
+        model = keras_albert.AlbertPretrainer(make(dtype=name))
+        optimizer = keras_albert.Lamb(0.01)
+        if name == "mixed_float16":
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=1024.0)
+        model.compile(optimizer)
+        losses[name] = [
+            float(model.train_on_batch(inputs, y, return_dict=True)["loss"]) for _ in range(8)
+        ]
+    assert losses["float32"][-1] < losses["float32"][0] - 0.1
+    np.testing.assert_allclose(losses[policy], losses["float32"], rtol=0.02)
 
 
 def test_config_holds_exactly_the_arguments():

@@ -1,4 +1,4 @@
-"""Oracles: outputs of Google's code and of Hugging Face's, recorded in the shared data."""
+"""Oracle: outputs and losses of Google's code, recorded in the shared data."""
 
 import json
 import types
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import keras_albert
-from keras_albert.checkpoints import load_google_checkpoint, names
 from tests.conftest import to_numpy
 
 TOLERANCE = 1e-5
@@ -20,17 +19,7 @@ TRAINING_FLOOR = 7e-3
 def google(shared_data):
     pytest.importorskip("tensorflow", reason="TensorFlow reads Google's checkpoints")
     folder = shared_data / "oracle" / "google_albert"
-    config = json.loads((folder / "albert_config.json").read_text())
-    backbone = keras_albert.AlbertBackbone(
-        vocabulary_size=config["vocab_size"],
-        num_layers=config["num_hidden_layers"],
-        num_heads=config["num_attention_heads"],
-        embedding_dim=config["embedding_size"],
-        hidden_dim=config["hidden_size"],
-        intermediate_dim=config["intermediate_size"],
-    )
-    model = keras_albert.AlbertPretrainer(backbone)
-    load_google_checkpoint(model, folder / "model.ckpt-best")
+    model = keras_albert.AlbertPretrainer.from_preset(folder, strict=True)
     return types.SimpleNamespace(
         model=model,
         expected=np.load(folder / "forward_expected.npz"),
@@ -108,58 +97,6 @@ def test_google_training(google):
         # Up to the first step at a rate above 0, nothing has grown yet.
         floor = 1e-4 if step < 3 else TRAINING_FLOOR
         np.testing.assert_allclose(received, expected, rtol=0, atol=floor)
-
-
-def test_huggingface_bert_with_exact_gelu(shared_data):
-    safetensors = pytest.importorskip("safetensors.numpy")
-    folder = shared_data / "oracle" / "hf_bert"
-    config = json.loads((folder / "config.json").read_text())
-    backbone = keras_albert.AlbertBackbone(
-        vocabulary_size=config["vocab_size"],
-        num_layers=config["num_hidden_layers"],
-        num_heads=config["num_attention_heads"],
-        embedding_dim=config["hidden_size"],
-        hidden_dim=config["hidden_size"],
-        intermediate_dim=config["intermediate_size"],
-        sharing="none",
-        activation="gelu",
-        max_sequence_length=config["max_position_embeddings"],
-    )
-    model = types.SimpleNamespace(backbone=backbone, weights=backbone.weights)
-    tensors = safetensors.load_file(folder / "model.safetensors")
-    names.assign(model, names.expand(names.HUGGINGFACE_BERT, backbone), tensors)
-    expected = np.load(folder / "expected.npz")
-    outputs = backbone(
-        {
-            "token_ids": expected["input_ids"],
-            "segment_ids": expected["token_type_ids"],
-            "padding_mask": expected["attention_mask"],
-        }
-    )
-    close(outputs["sequence_output"], expected["out_last_hidden_state"])
-    close(outputs["pooled_output"], expected["out_pooler_output"])
-
-
-def test_a_checkpoint_that_does_not_fit_changes_nothing_and_says_why(google, shared_data):
-    small = keras_albert.AlbertPretrainer(
-        keras_albert.AlbertBackbone(30000, 4, 4, 16, 32, 128), compile=False
-    )
-    before = [to_numpy(variable.value).copy() for variable in small.variables]
-    folder = shared_data / "oracle" / "google_albert"
-    with pytest.raises(ValueError, match=r"intermediate/dense/kernel' has shape \(32, 64\)"):
-        load_google_checkpoint(small, folder / "model.ckpt-best")
-    for variable, old in zip(small.variables, before, strict=True):
-        np.testing.assert_array_equal(to_numpy(variable.value), old)
-    with pytest.raises(ValueError, match="nothing for these weights.*attention_1"):
-        unshared = keras_albert.AlbertBackbone(30000, 4, 4, 16, 32, 64, sharing="none")
-        model = keras_albert.AlbertPretrainer(unshared, compile=False)
-        load_google_checkpoint(model, folder / "model.ckpt-best")
-    with pytest.raises(ValueError, match="no 'sentence_head"):
-        backbone = keras_albert.AlbertBackbone(30000, 4, 4, 16, 32, 64)
-        model = keras_albert.AlbertPretrainer(backbone, objective="none", compile=False)
-        load_google_checkpoint(model, folder / "model.ckpt-best")
-    with pytest.raises(ValueError, match="without its `.index` ending"):
-        load_google_checkpoint(small, folder / "nothing")
 
 
 def close(received, expected):

@@ -112,6 +112,20 @@ def test_gathered_positions_are_the_positions_of_the_sequence():
     np.testing.assert_allclose(some, expected, rtol=0, atol=1e-5)
 
 
+def test_more_padding_and_another_order_change_no_output():
+    model = keras_albert.AlbertPretrainer(make())
+    x, _, _ = batch(size=5)
+    expected = outputs_of(model, x)
+    order = np.array([3, 0, 4, 2, 1])
+    longer = {
+        name: array if name == "mask_positions" else np.pad(array, ((0, 0), (0, 4)))
+        for name, array in x.items()
+    }
+    outputs = outputs_of(model, {name: array[order] for name, array in longer.items()})
+    for name, value in expected.items():
+        np.testing.assert_allclose(outputs[name], value[order], atol=1e-5, err_msg=name)
+
+
 @pytest.mark.parametrize("objective", ["sop", "none"])
 def test_saved_whole_with_optimizer_and_objective(tmp_path, objective):
     model = keras_albert.AlbertPretrainer(make(sharing="ffn"), objective=objective)
