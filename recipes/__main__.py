@@ -21,7 +21,8 @@ def main(arguments=None):
         arguments: the command line without the program's name; `sys.argv`'s by default.
 
     Returns:
-        The exit status: 0, 1 after an error that the user can mend, 2 for an unknown command.
+        The exit status: 0, 1 after an error that the user can mend, 2 for an unknown command, 130
+        when interrupted.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments and arguments[0] == "--version":
@@ -41,6 +42,9 @@ def main(arguments=None):
     recipe = importlib.import_module(f"keras_albert_recipes.{COMMANDS[arguments[0]][0]}")
     try:
         recipe.main(arguments[1:])
+    except KeyboardInterrupt:
+        print(f"\nkeras-albert {arguments[0]}: interrupted.", file=sys.stderr)
+        return 130
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         if os.environ.get("KERAS_ALBERT_TRACEBACK"):
             raise
