@@ -64,7 +64,14 @@ def train_tokenizer(args, output, reading, normalization):
     path = output / "spiece.model"
     if path.exists() and not args.overwrite:
         print(f"The tokenizer is {path}, of an earlier run.")
-        return SentencePieceEncoder(path, **normalization)
+        tokenizer = SentencePieceEncoder(path, **normalization)
+        if tokenizer.vocabulary_size() != args.train_tokenizer:
+            raise ValueError(
+                f"{path}, of an earlier run, has {tokenizer.vocabulary_size():,} pieces. Pass "
+                "--overwrite to train another, or the same size to go on. Received: "
+                f"--train-tokenizer {args.train_tokenizer}"
+            )
+        return tokenizer
     print(f"Training a tokenizer of {args.train_tokenizer:,} pieces ...")
     output.mkdir(parents=True, exist_ok=True)
     documents = read_documents(args.files, sentences="lines", **reading)
@@ -121,7 +128,7 @@ def parse(arguments):
     add("--holdout", type=float, default=0.0, help="share of documents kept for evaluation")
     add("--max-document-tokens", type=int, default=8192, help="in a record; longer ones are cut")
     add("--shard-tokens", type=int, default=50_000_000)
-    add("--num-workers", type=int, help="processes; default: one a core")
+    add("--num-workers", type=int, help="processes; default: one a core, at most 8")
     add("--overwrite", action="store_true", help="replace what --output holds")
     return parser.parse_args(arguments)
 

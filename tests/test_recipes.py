@@ -144,6 +144,8 @@ def test_prepare_from_the_command_line_is_prepare_corpus(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     tokenizer = keras_albert.AlbertTokenizer(tmp_path / "a" / "spiece.model")
+    other = run("prepare", files, "--train-tokenizer", 60, "--output", tmp_path / "a")
+    assert other.returncode == 1 and "has 50 pieces" in other.stderr
     (tmp_path / "a" / "spiece.model").unlink()
     manifest = keras_albert.prepare_corpus(
         files, tmp_path / "b", tokenizer=tokenizer, holdout=0.3, progress=False
