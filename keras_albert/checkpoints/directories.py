@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from keras_albert.checkpoints.piece_models import write_fast_tokenizer
 from keras_albert.checkpoints.weight_files import write_json
 from keras_albert.preprocessing import AlbertTokenizer
 
@@ -63,6 +64,7 @@ def write_tokenizer(tokenizer, directory: Path, length: int) -> None:
         },
     }
     if isinstance(tokenizer, AlbertTokenizer):
+        write_fast_tokenizer(tokenizer, directory / "tokenizer.json")
         config |= {
             "tokenizer_class": "AlbertTokenizer",
             "keep_accents": not tokenizer.strip_accents,

@@ -9,6 +9,7 @@ from pathlib import Path
 from keras_albert.checkpoints.configs import dropout_note, to_arguments
 from keras_albert.checkpoints.files import MAX_INDEX_BYTES, inside, read_json
 from keras_albert.checkpoints.names import HUGGINGFACE_ALBERT, HUGGINGFACE_BERT, TIED
+from keras_albert.checkpoints.piece_models import read_fast_tokenizer
 from keras_albert.checkpoints.stored import Checkpoint, Stored
 from keras_albert.checkpoints.weight_files import read_weights
 
@@ -129,9 +130,18 @@ def _vocabulary(directory: Path, family: str):
     fast = inside(directory, "tokenizer.json")
     if fast is None:
         return None, {}, []
-    model = read_json(fast, MAX_INDEX_BYTES)
-    normalizer = model.get("normalizer") or {}
-    model = model.get("model") or {}
+    saved = read_json(fast, MAX_INDEX_BYTES)
+    try:
+        pieces = read_fast_tokenizer(saved)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            "A unigram vocabulary must be a list of [piece, score], as transformers writes it. "
+            f"Received: {fast} ({type(error).__name__}: {error})"
+        ) from None
+    if pieces:
+        return *pieces, []
+    normalizer = saved.get("normalizer") or {}
+    model = saved.get("model") or {}
     ids = model.get("vocab")
     if model.get("type") == "WordPiece" and isinstance(ids, dict):
         tokens = sorted(ids, key=ids.get)

@@ -150,7 +150,7 @@ def make_tokenizer(checkpoint: Checkpoint):
     vocabulary = checkpoint.vocabulary
     if vocabulary is None:
         return None
-    is_words = isinstance(vocabulary, list) or vocabulary.suffix == ".txt"
+    is_words = isinstance(vocabulary, list) or getattr(vocabulary, "suffix", "") == ".txt"
     cls = BertTokenizer if is_words else AlbertTokenizer
     return cls(vocabulary, **checkpoint.tokenizer_arguments)
 

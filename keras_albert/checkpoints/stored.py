@@ -55,7 +55,7 @@ class Checkpoint:
         table: the format's rows (`names`).
         tensors: name as in the table -> `Stored`.
         dropped: names of what belongs to an optimizer or a buffer.
-        vocabulary: the file of the tokenizer, None where there is none.
+        vocabulary: the file of the tokenizer, or what it holds; None where there is none.
         tokenizer_arguments: of `AlbertTokenizer` or `BertTokenizer`.
         notes: what a user should know of how this was read.
     """
@@ -67,7 +67,7 @@ class Checkpoint:
     table: tuple[Row, ...]
     tensors: dict[str, Stored]
     dropped: list[str] = dataclasses.field(default_factory=list)
-    vocabulary: Path | list[str] | None = None
+    vocabulary: Path | bytes | list[str] | None = None
     tokenizer_arguments: dict = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
 

@@ -9,6 +9,8 @@ import pytest
 
 import keras_albert
 from keras_albert.checkpoints import load_tokenizer, report, to_huggingface
+from keras_albert.checkpoints.directories import write_tokenizer
+from keras_albert.checkpoints.piece_models import read_fast_tokenizer
 from tests.checkpoints.conftest import (
     WORDS,
     assert_same_weights,
@@ -250,11 +252,40 @@ def test_the_tokenizers_give_the_same_ids(transformers, tmp_path, proto):
         other.save_pretrained(tmp_path / name)
         assert not list((tmp_path / name).glob("*.txt"))
         again = load_tokenizer(tmp_path / name)
-        if name == "BertTokenizer":
-            assert again.get_vocabulary() == WORDS and again.lowercase
-        else:
-            assert again is None
-            assert "not in a form" in report(tmp_path / name).notes[0]
+        assert again.get_vocabulary() == tokenizer.get_vocabulary() and again.lowercase
+        assert again.encode_batch(texts) == tokenizer.encode_batch(texts)
+        assert not report(tmp_path / name).notes
+
+
+def test_the_released_vocabulary_as_tokenizer_json_and_back(shared_data, tmp_path, transformers):
+    """Ids of both directions against the SentencePiece model itself, on real and odd text."""
+    file = shared_data / "vocab" / "albert_spiece_30k-clean.model"
+    book = (shared_data / "text" / "books" / "bram_stoker_dracula.md").read_text().splitlines()
+    texts = [
+        "Café déjà vu £5 – “quoted” (ﬁne)",
+        "naïve ½ ǅ",
+        *[line for line in book if line][:300],
+    ]
+    tokenizer = keras_albert.AlbertTokenizer(file, split_digit_commas=False)
+    write_tokenizer(tokenizer, tmp_path, 512)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "tokenizer.json").read_text())
+    proto, arguments = read_fast_tokenizer(saved)
+    back = keras_albert.AlbertTokenizer(proto, **arguments, split_digit_commas=False)
+    assert back.get_vocabulary() == tokenizer.get_vocabulary()
+    ids = tokenizer.encode_batch(texts)
+    assert back.encode_batch(texts) == ids
+    theirs.model_max_length = 10**6
+    assert theirs(texts, add_special_tokens=False)["input_ids"] == ids
+
+
+@pytest.mark.parametrize("pieces", ([["a"]], [7], [["a", "b"]]))
+def test_a_broken_tokenizer_json_is_named(transformers, tmp_path, pieces):
+    make_theirs(transformers, "albert", "Model").save_pretrained(tmp_path)
+    saved = {"model": {"type": "Unigram", "vocab": pieces, "unk_id": 1}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(saved))
+    with pytest.raises(ValueError, match=r"list of \[piece, score\].*tokenizer.json"):
+        load_tokenizer(tmp_path)
 
 
 @pytest.mark.slow
