@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "training": {"arguments", "training"},
     "preprocessing": {"arguments", "light", "preprocessing"},
     "data": {"arguments", "data", "light", "preprocessing", "version"},
+    "datasets": {"arguments", "datasets"},
     "models": {"arguments", "models", "layers", "training", "preprocessing"},
     "checkpoints": {"arguments", "checkpoints", "models", "preprocessing"},
 }
@@ -24,6 +25,7 @@ TOP_LEVEL = {
     "training": {"keras", "numpy"},
     "preprocessing": {"keras", "keras_hub", "numpy", "regex"},
     "data": {"keras", "numpy", "rich"},
+    "datasets": {"numpy"},
     "models": {"keras", "keras_hub", "numpy"},
     "checkpoints": {"keras", "numpy"},
 }
@@ -71,7 +73,8 @@ def test_importing_the_package_loads_no_backend_that_keras_hub_does_not():
     program = (
         "import sys, keras_hub; before = set(sys.modules); import keras_albert;"
         "heavy = {'tensorflow', 'tensorflow_text', 'jax', 'torch', 'transformers', 'matplotlib',"
-        " 'apache_beam', 'onnx', 'grain', 'safetensors', 'array_record', 'sentencex'};"
+        " 'apache_beam', 'onnx', 'grain', 'safetensors', 'array_record', 'sentencex',"
+        " 'datasets', 'tensorflow_datasets', 'sklearn', 'scipy.stats'};"
         "print(sorted(heavy & (set(sys.modules) - before)))"
     )
     result = subprocess.run(
