@@ -48,7 +48,8 @@ def _alone():
 
 
 @functools.cache
-def _patterns():
+def word_patterns():
+    """What is dropped from a text, what is dropped after NFD, and what is one word."""
     alone = python_class(_alone())
     return (
         re.compile(f"[{python_class(_dropped())}]+"),
@@ -75,7 +76,7 @@ def split_words(text, lowercase=True, strip_accents=True):
     >>> split_words("Café-au-lait!")
     ['cafe', '-', 'au', '-', 'lait', '!']
     """
-    dropped, accents, words = _patterns()
+    dropped, accents, words = word_patterns()
     text = dropped.sub("", clean_unicode(text))
     if lowercase:
         text = text.lower()

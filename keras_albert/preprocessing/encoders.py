@@ -10,11 +10,17 @@ import os
 from pathlib import Path
 
 from keras_albert.arguments import check_booleans
+from keras_albert.preprocessing.alignment import (
+    SPACE,
+    align_normalized,
+    align_words,
+    sentencepiece_spans,
+    split_span,
+)
 from keras_albert.preprocessing.bert_words import split_words
 from keras_albert.preprocessing.normalizer import normalize_text
 from keras_albert.preprocessing.vocabulary import read_sentencepiece, read_wordpiece
 
-SPACE = "\u2581"  # how SentencePiece writes a space
 MAX_WORD_LENGTH = 200  # characters; a longer word is [UNK], as in `WordpieceTokenizer`
 
 
@@ -48,7 +54,11 @@ def load_encoder(path: str | os.PathLike, **options) -> "Encoder":
 
 
 class Encoder:
-    """What both encoders share. `encode_batch(texts)` gives a list of lists of ids."""
+    """What both encoders share.
+
+    `encode_batch(texts)` gives a list of lists of ids; `encode_with_offsets(text)` the ids of one
+    text and where in it they come from.
+    """
 
     class_name: str  # of the tokenizer that this is the core of
     module: str
@@ -142,6 +152,36 @@ class SentencePieceEncoder(Encoder):
             for ids in batch
         ]
 
+    def encode_with_offsets(self, text) -> tuple[list[int], list[int], list[int]]:
+        """Ids of one text (`str` or UTF-8 `bytes`), and the characters that each comes from.
+
+        Args:
+            text: `str`, or UTF-8 `bytes`, whose offsets are those of the decoded text.
+
+        Returns:
+            `(ids, starts, ends)`, lists of one length; the ids are those of `encode_batch`. Token i
+            comes from `text[starts[i]:ends[i]]`, without the white space before it; a token that is
+            only that white space has an empty span. Neither list ever decreases.
+
+        Raises:
+            ValueError: `text` is neither a string nor bytes.
+
+        Example:
+        >>> encoder.encode_with_offsets("Café  déjà")
+        ([6241, 121, 1004], [0, 6, 8], [4, 8, 10])
+        """
+        lowercase, strip_accents = (self.normalization[name] for name in self.options[:2])
+        aligned = align_normalized(text, lowercase, strip_accents)
+        ids, begins, stops = [], [], []
+        for id, begin, stop in sentencepiece_spans(self._model, aligned.text):
+            new = self.digit_commas.get(id, [id])
+            parts = [self.tokens[id] for id in new]
+            spans = [(begin, stop)] if len(new) == 1 else split_span(parts, begin, stop)
+            ids += new
+            begins += [span[0] for span in spans]
+            stops += [span[1] for span in spans]
+        return ids, *aligned.spans(begins, stops)
+
 
 def _digit_commas(model, pieces) -> dict[int, list[int]]:
     """The digit-comma rule as a table: piece id -> the ids that replace it.
@@ -191,6 +231,20 @@ class WordPieceEncoder(Encoder):
         pieces, options = self._pieces.__getitem__, self.normalization
         chain = itertools.chain.from_iterable
         return [list(chain(map(pieces, split_words(text, **options)))) for text in texts]
+
+    def encode_with_offsets(self, text) -> tuple[list[int], list[int], list[int]]:
+        """Ids and the characters that each comes from: see `SentencePieceEncoder`."""
+        aligned, words = align_words(text, **self.normalization)
+        ids, begins, stops = [], [], []
+        for begin, stop in words:
+            found = self._pieces[aligned.text[begin:stop]]
+            ids += found
+            lengths = [len(self.tokens[id]) - 2 * (at > 0) for at, id in enumerate(found)]
+            ends = [begin + length for length in itertools.accumulate(lengths)]
+            ends[-1] = stop  # of [UNK] too
+            begins += [begin, *ends[:-1]]
+            stops += ends
+        return ids, *aligned.spans(begins, stops)
 
 
 class _Searched(dict):

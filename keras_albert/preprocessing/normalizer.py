@@ -70,7 +70,8 @@ def re2_class(ranges):
 
 
 @functools.cache
-def _combining_pattern():
+def combining_pattern():
+    """What `normalize_text` drops after NFKD."""
     return re.compile(f"[{python_class(code_point_ranges('combining'))}]+")
 
 
@@ -125,7 +126,7 @@ def normalize_text(text, lowercase=True, strip_accents=True):
     """
     text = " ".join(clean_unicode(text).split())
     if strip_accents and not text.isascii():
-        text = _combining_pattern().sub("", unicodedata.normalize("NFKD", text))
+        text = combining_pattern().sub("", unicodedata.normalize("NFKD", text))
     return text.lower() if lowercase else text
 
 
