@@ -183,6 +183,7 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
         *,
         character_coverage=0.99995,
         max_sentences=10_000_000,
+        max_bytes=32_000_000,
         lowercase=True,
         strip_accents=True,
         split_digit_commas=True,
@@ -199,6 +200,8 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
             output: path to write the model to, whole or not at all.
             character_coverage: float. Share of the text whose characters get a piece.
             max_sentences: int. A larger corpus is sampled down to so many lines.
+            max_bytes: int. A larger corpus is sampled down to so much text; training takes about
+                twenty times as much memory.
             lowercase: bool. As in the constructor; the training text is normalised alike.
             strip_accents: bool. As in the constructor.
             split_digit_commas: bool. As in the constructor.
@@ -226,5 +229,6 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
             normalize=lambda text: normalize_text(text, lowercase, strip_accents),
             character_coverage=character_coverage,
             max_sentences=max_sentences,
+            max_bytes=max_bytes,
         )
         return cls(proto, **options)

@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import sentencepiece
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from keras_albert.preprocessing.albert_tokenizer import AlbertTokenizer
 from keras_albert.preprocessing.bert_tokenizer import BertTokenizer
-from keras_albert.preprocessing.vocabulary_training import split_line
+from keras_albert.preprocessing.vocabulary_training import sample_lines, split_line
 from tests.preprocessing.conftest import CORPUS, SIZES, SPECIAL
 
 pytestmark = pytest.mark.backend_free
@@ -156,3 +157,26 @@ def test_long_lines_lose_nothing(text, max_bytes):
     assert "".join(parts).replace(" ", "") == text.replace(" ", "")
     if max(map(len, text.encode().split(b" "))) <= max_bytes:
         assert " ".join(parts) == text
+
+
+@given(st.lists(st.text(max_size=9), max_size=200), st.integers(1, 300))
+def test_a_sample_is_of_the_lines_in_their_order_and_of_the_size(lines, max_bytes):
+    sample = sample_lines(iter(lines), max_bytes)
+    size = sum(len(line.encode()) for line in sample)
+    assert sample == sample_lines(lines, max_bytes)
+    if sum(len(line.encode()) for line in lines) <= max_bytes:
+        assert sample == lines
+    else:
+        assert size <= max_bytes or len(sample) == 1
+        rest = iter(lines)
+        assert all(line in rest for line in sample)  # a subsequence
+
+
+def test_a_sample_is_even():
+    """Each tenth of a long corpus has its share, within 5 standard deviations."""
+    lines = [f"{i:09}" for i in range(20_000)]
+    sample = [int(line) for line in sample_lines(lines, 9 * 8_000)]
+    assert 2_000 < len(sample) <= 8_000
+    counts = np.histogram(sample, bins=10, range=(0, 20_000))[0]
+    share = len(sample) / 10
+    assert (np.abs(counts - share) < 5 * share**0.5).all(), counts
