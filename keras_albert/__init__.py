@@ -4,7 +4,7 @@ from keras_albert.light import is_light
 from keras_albert.version import __version__
 
 if not is_light():
-    from keras_albert import checkpoints, layers, training
+    from keras_albert import checkpoints, datasets, layers, training
     from keras_albert.data import (
         Manifest,
         MixedDataset,
@@ -14,22 +14,42 @@ if not is_light():
         read_documents,
         write_tfrecords,
     )
-    from keras_albert.models import AlbertBackbone, AlbertPretrainer
+    from keras_albert.models import (
+        AlbertBackbone,
+        AlbertMultipleChoice,
+        AlbertPretrainer,
+        AlbertSpanExtractor,
+        AlbertTextClassifier,
+        AlbertTextEmbedder,
+        AlbertTokenClassifier,
+    )
     from keras_albert.preprocessing import (
+        AlbertMultipleChoicePreprocessor,
         AlbertPreprocessor,
         AlbertPretrainerPreprocessor,
+        AlbertSpanExtractorPreprocessor,
+        AlbertTokenClassifierPreprocessor,
         AlbertTokenizer,
         BertTokenizer,
         NGramMaskGenerator,
         SegmentPacker,
     )
-    from keras_albert.training import Lamb, MaskedLMLoss, WarmupPolynomialDecay
+    from keras_albert.training import AdamW, Lamb, MaskedLMLoss, WarmupPolynomialDecay
 
 __all__ = [
+    "AdamW",
     "AlbertBackbone",
+    "AlbertMultipleChoice",
+    "AlbertMultipleChoicePreprocessor",
     "AlbertPreprocessor",
     "AlbertPretrainer",
     "AlbertPretrainerPreprocessor",
+    "AlbertSpanExtractor",
+    "AlbertSpanExtractorPreprocessor",
+    "AlbertTextClassifier",
+    "AlbertTextEmbedder",
+    "AlbertTokenClassifier",
+    "AlbertTokenClassifierPreprocessor",
     "AlbertTokenizer",
     "BertTokenizer",
     "Lamb",
@@ -43,6 +63,7 @@ __all__ = [
     "WarmupPolynomialDecay",
     "__version__",
     "checkpoints",
+    "datasets",
     "layers",
     "prepare_corpus",
     "read_documents",

@@ -194,5 +194,51 @@ def dropout_note(name: str, arguments: dict) -> list[str]:
     ]
 
 
+# Hugging Face's class for a model of ours, without "Albert" or "Bert".
+ARCHITECTURES = {
+    "AlbertBackbone": "Model",
+    "AlbertMultipleChoice": "ForMultipleChoice",
+    "AlbertPretrainer": "ForPreTraining",
+    "AlbertSpanExtractor": "ForQuestionAnswering",
+    "AlbertTextClassifier": "ForSequenceClassification",
+    "AlbertTokenClassifier": "ForTokenClassification",
+}
+
+
+def head_of(config: dict) -> tuple[str | None, dict]:
+    """The class here, and the arguments of its head, that a `config.json` of transformers names."""
+    named = config.get("architectures")
+    named = named[0] if isinstance(named, list) and named else ""
+    heads = {theirs: ours for ours, theirs in ARCHITECTURES.items() if theirs != "Model"}
+    ours = next((ours for theirs, ours in heads.items() if str(named).endswith(theirs)), None)
+    arguments = {}
+    dropout = config.get("classifier_dropout_prob", config.get("classifier_dropout"))
+    if isinstance(dropout, float) and 0 <= dropout < 1:
+        arguments["dropout"] = dropout
+    names = config.get("id2label")
+    if isinstance(names, dict) and all(isinstance(name, str) for name in names.values()):
+        by_id = [names.get(str(id)) for id in range(len(names))]
+        # "LABEL_0" stands where nobody gave a name.
+        if None not in by_id and by_id != [f"LABEL_{id}" for id in range(len(names))]:
+            arguments["class_names"] = by_id
+    return ours, arguments
+
+
+def head_config(model, family: str) -> dict:
+    """What `config.json` of transformers says of a model's head."""
+    config = {}
+    if hasattr(model, "dropout"):
+        name = "classifier_dropout_prob" if family == "albert" else "classifier_dropout"
+        config[name] = model.dropout
+    if hasattr(model, "num_classes"):
+        names = model.class_names or [f"LABEL_{id}" for id in range(model.num_classes)]
+        config["id2label"] = {str(id): name for id, name in enumerate(names)}
+        config["label2id"] = {name: id for id, name in enumerate(names)}
+        if type(model).__name__ == "AlbertTextClassifier":
+            kind = "regression" if model.num_classes == 1 else "single_label_classification"
+            config["problem_type"] = kind
+    return config
+
+
 def _integer(value) -> int:
     return value if type(value) is int else 0

@@ -6,7 +6,7 @@ in bare ones. Both are read; buffers are dropped.
 
 from pathlib import Path
 
-from keras_albert.checkpoints.configs import dropout_note, to_arguments
+from keras_albert.checkpoints.configs import dropout_note, head_of, to_arguments
 from keras_albert.checkpoints.files import MAX_INDEX_BYTES, inside, read_json
 from keras_albert.checkpoints.names import HUGGINGFACE_ALBERT, HUGGINGFACE_BERT, TIED
 from keras_albert.checkpoints.piece_models import read_fast_tokenizer
@@ -46,6 +46,7 @@ def open_huggingface(directory: Path, name: str) -> Checkpoint:
         vocabulary,
         tokenizer_arguments,
         notes,
+        *head_of(config),
     )
 
 

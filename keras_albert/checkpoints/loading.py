@@ -1,5 +1,6 @@
 """Models from checkpoints: what `from_preset` of every model class does."""
 
+import inspect
 import math
 import os
 import warnings
@@ -8,6 +9,7 @@ import keras
 import numpy as np
 from keras.src.backend.common import global_state
 
+from keras_albert import models
 from keras_albert.arguments import check, check_booleans, is_path
 from keras_albert.checkpoints.architecture import CHANGES, change_architecture
 from keras_albert.checkpoints.files import inside, read_json
@@ -20,7 +22,7 @@ from keras_albert.checkpoints.opening import (
     place_of,
 )
 from keras_albert.checkpoints.stored import Checkpoint, Match, check_finite, check_match, match
-from keras_albert.models import AlbertBackbone, AlbertPretrainer
+from keras_albert.models import AlbertBackbone, AlbertPretrainer, AlbertSpanExtractor
 from keras_albert.preprocessing import AlbertTokenizer, BertTokenizer
 
 _ARGUMENTS = frozenset(DEFAULTS)
@@ -46,6 +48,8 @@ def from_checkpoint(cls, own_preset, preset, load_weights=True, **kwargs):
     if path is None or is_own_preset(path):
         place = str(preset if path is None else path)
         try:
+            if path is not None and cls is not AlbertBackbone:
+                kwargs = _own_parts(cls, path, load_weights, kwargs)
             model = own_preset(place, load_weights=load_weights, **kwargs)
         except TypeError as error:  # of Keras, for a class or function of another module
             raise ValueError(
@@ -64,6 +68,7 @@ def from_checkpoint(cls, own_preset, preset, load_weights=True, **kwargs):
             if load_weights and not allow_nonfinite:
                 check_finite(checkpoint, found)
             compiles = cls is not AlbertBackbone and kwargs.pop("compile", True)
+            kwargs = {**_head_arguments(cls, checkpoint, found, kwargs), **kwargs}
             if load_weights:
                 model = _filled(cls, checkpoint, found, kwargs, strict)
             else:
@@ -82,7 +87,9 @@ def load(preset: str | os.PathLike, **kwargs):
 
     Returns:
         An `AlbertPretrainer` where there is a masked-LM head (with objective `"none"` where there
-        is no sentence head), else an `AlbertBackbone`; of a preset, the class that was saved.
+        is no sentence head); the task model whose head there is (an `AlbertTextClassifier` where
+        the checkpoint does not say of which task); else an `AlbertBackbone`. Of a preset, the class
+        that was saved.
 
     Raises:
         ValueError: see `keras_albert.AlbertBackbone.from_preset`.
@@ -100,10 +107,18 @@ def load(preset: str | os.PathLike, **kwargs):
         return (cls or AlbertBackbone).from_preset(str(path), **kwargs)
     with open_checkpoint(path, os.fspath(preset), kwargs) as checkpoint:
         parts = {row.part for row, _ in match(checkpoint).found}
-    if "masked_lm_head" not in parts:
-        return AlbertBackbone.from_preset(preset, **kwargs)
-    objective = "sop" if "sentence_head" in parts else "none"
-    return AlbertPretrainer.from_preset(preset, **{"objective": objective, **kwargs})
+        named = checkpoint.head_class
+    if "masked_lm_head" in parts:
+        objective = "sop" if "sentence_head" in parts else "none"
+        return AlbertPretrainer.from_preset(preset, **{"objective": objective, **kwargs})
+    if "beam_head" in parts:
+        return AlbertSpanExtractor.from_preset(preset, **{"head": "beam", **kwargs})
+    if "span_head" in parts:
+        return AlbertSpanExtractor.from_preset(preset, **kwargs)
+    if "classifier" in parts:
+        cls = getattr(models, named or "AlbertTextClassifier")
+        return cls.from_preset(preset, **kwargs)
+    return AlbertBackbone.from_preset(preset, **kwargs)
 
 
 def load_tokenizer(preset: str | os.PathLike):
@@ -173,9 +188,21 @@ def _build(cls, checkpoint: Checkpoint, kwargs: dict):
     if "preprocessor" not in own and cls.preprocessor_cls is not None:
         tokenizer = make_tokenizer(checkpoint)
         if tokenizer is not None:
-            length = min(512, backbone.max_sequence_length)
-            own["preprocessor"] = cls.preprocessor_cls(tokenizer, sequence_length=length)
+            own["preprocessor"] = _preprocessor(cls, tokenizer, backbone.max_sequence_length)
     return cls(backbone, compile=False, **own)
+
+
+def _head_arguments(cls, checkpoint: Checkpoint, found: Match, given: dict) -> dict:
+    """Arguments of a model's head that its checkpoint knows: classes, their names, dropout."""
+    known = inspect.signature(cls.__init__).parameters
+    arguments = {k: v for k, v in checkpoint.head_arguments.items() if k in known}
+    biases = (t.shape[0] for row, t in found.found if row.ours == "classifier.bias")
+    count = given.get("num_classes", next(biases, None))
+    if "num_classes" in known and count is not None:
+        arguments["num_classes"] = count
+    if len(arguments.get("class_names") or ()) != count:
+        arguments.pop("class_names", None)
+    return arguments
 
 
 def _filled(cls, checkpoint: Checkpoint, found: Match, kwargs: dict, strict: bool):
@@ -247,6 +274,8 @@ class _Tensor(keras.initializers.Initializer):
 def _left_over(model, rows: list, found: Match) -> list[str]:
     """What the checkpoint has nothing for, and what of it is not used."""
     filled = {id(variable) for _, _, variable in rows}
+    if not getattr(model, "uses_pooler", True):
+        filled |= {id(weight) for weight in model.backbone.pooler.weights}
     missing = _parts(model, [weight for weight in model.weights if id(weight) not in filled])
     unused = [tensor.name for tensor in found.unexpected]
     if not isinstance(model, AlbertBackbone):  # a backbone is asked for without heads
@@ -261,6 +290,32 @@ def _parts(model, weights: list) -> list[str]:
     backbone = model if isinstance(model, AlbertBackbone) else model.backbone
     pooler = {id(weight) for weight in backbone.pooler.weights}
     return sorted({"backbone.pooler" if id(w) in pooler else w.path.split("/")[0] for w in weights})
+
+
+def _own_parts(cls, path, load_weights: bool, kwargs: dict) -> dict:
+    """Arguments with the parts of a preset that KerasHub would make otherwise.
+
+    It knows no arguments of the backbone, and would take any preprocessor of a class derived from
+    the one that is wanted, or one of a length that the backbone may not have.
+    """
+    free = {name: kwargs[name] for name in _FREE - {"dtype"} if name in kwargs}
+    kwargs = {name: value for name, value in kwargs.items() if name not in free}
+    if free:
+        backbone = AlbertBackbone.from_preset(str(path), load_weights=load_weights, **free)
+        kwargs["backbone"] = backbone
+    saved = inside(path, "preprocessor.json")
+    name = f"{OURS}{cls.preprocessor_cls.__name__}"
+    if "preprocessor" not in kwargs and inside(path, "tokenizer.json"):
+        if saved is None or read_json(saved)["registered_name"] != name:
+            longest = read_json(path / "config.json")["config"]["max_sequence_length"]
+            kwargs["preprocessor"] = _preprocessor(cls, load_tokenizer(path), longest)
+    return kwargs
+
+
+def _preprocessor(cls, tokenizer, longest: int):
+    """The preprocessor of a model class, as long as its default where the backbone is."""
+    default = inspect.signature(cls.preprocessor_cls).parameters["sequence_length"].default
+    return cls.preprocessor_cls(tokenizer, sequence_length=min(default, longest))
 
 
 def _heads_not_saved(cls, model, path, kwargs: dict) -> list[str]:

@@ -48,6 +48,11 @@ FEED_FORWARD = "backbone.encoder.feed_forward_{block}"
 POOLER = "backbone.pooler.dense"
 MASKED_LM = "masked_lm_head"
 SENTENCE = "sentence_head.dense"
+CLASSIFIER = "classifier"
+SPAN = "span_head.dense"
+BEAM = "beam_head"
+# Heads of fine-tuned models: a checkpoint without them lacks nothing.
+TASK_HEADS = ("classifier", "span_head", "beam_head")
 PROJECTIONS = ("query", "key", "value")
 
 
@@ -82,6 +87,16 @@ def _google_heads():
         Row("cls/predictions/output_bias", f"{MASKED_LM}.bias", "V"),
         Row("cls/seq_relationship/output_weights", f"{SENTENCE}.kernel", "H 2", transposed=True),
         Row("cls/seq_relationship/output_bias", f"{SENTENCE}.bias", "2"),
+        Row("output_weights", f"{CLASSIFIER}.kernel", "H C", transposed=True),
+        Row("output_bias", f"{CLASSIFIER}.bias", "C"),
+        Row("cls/squad/output_weights", f"{SPAN}.kernel", "H 2", transposed=True),
+        Row("cls/squad/output_bias", f"{SPAN}.bias", "2"),
+        *_google_dense("start_logits/dense", f"{BEAM}.start_dense", "H 1"),
+        *_google_dense("end_logits/dense_0", f"{BEAM}.end_hidden", "2H H"),
+        *_google_norm("end_logits/LayerNorm", f"{BEAM}.end_norm"),
+        *_google_dense("end_logits/dense_1", f"{BEAM}.end_dense", "H 1"),
+        *_google_dense("answer_class/dense_0", f"{BEAM}.answer_hidden", "2H H"),
+        Row("answer_class/dense_1/kernel", f"{BEAM}.answer_dense.kernel", "H 1"),
     )
 
 
@@ -146,6 +161,12 @@ _TORCH_EMBEDDINGS = (
     *_torch_norm("embeddings.LayerNorm", EMBEDDING_NORM, "E"),
 )
 
+# Of classification, multiple choice and tagging alike; and of question answering.
+_TORCH_TASKS = (
+    *_torch_dense("classifier", CLASSIFIER, "H C"),
+    *_torch_dense("qa_outputs", SPAN, "H 2"),
+)
+
 _ALBERT_LAYER = "encoder.albert_layer_groups.{group}.albert_layers.{inner}"
 
 # Names as they stand without the `albert.` or `bert.` of the models with heads.
@@ -167,6 +188,7 @@ HUGGINGFACE_ALBERT = (
     *_torch_norm("predictions.LayerNorm", f"{MASKED_LM}.layer_norm", "E"),
     Row("predictions.bias", f"{MASKED_LM}.bias", "V"),
     *_torch_dense("sop_classifier.classifier", SENTENCE, "H 2"),
+    *_TORCH_TASKS,
 )
 
 HUGGINGFACE_BERT = (
@@ -192,6 +214,7 @@ HUGGINGFACE_BERT = (
     *_torch_norm("cls.predictions.transform.LayerNorm", f"{MASKED_LM}.layer_norm", "E"),
     Row("cls.predictions.bias", f"{MASKED_LM}.bias", "V"),
     *_torch_dense("cls.seq_relationship", SENTENCE, "H 2"),
+    *_TORCH_TASKS,
 )
 
 # Second names of one variable: what must hold the same numbers where a file has it.
@@ -251,7 +274,9 @@ def axis_sizes(arguments: dict) -> dict[str, int]:
         "I": arguments["intermediate_dim"],
         "N": heads,
         "D": arguments["hidden_dim"] // heads,
+        "1": 1,
         "2": 2,
+        "2H": 2 * arguments["hidden_dim"],
     }
 
 

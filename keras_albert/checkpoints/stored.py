@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_albert.checkpoints.names import TIED, Row, axis_sizes, expand
+from keras_albert.checkpoints.names import TASK_HEADS, TIED, Row, axis_sizes, expand
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -58,6 +58,8 @@ class Checkpoint:
         vocabulary: the file of the tokenizer, or what it holds; None where there is none.
         tokenizer_arguments: of `AlbertTokenizer` or `BertTokenizer`.
         notes: what a user should know of how this was read.
+        head_class: name of the class here whose head it has; None where only the heads tell.
+        head_arguments: of that class, as `class_names`.
     """
 
     path: Path | str
@@ -70,6 +72,8 @@ class Checkpoint:
     vocabulary: Path | bytes | list[str] | None = None
     tokenizer_arguments: dict = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
+    head_class: str | None = None
+    head_arguments: dict = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -116,6 +120,8 @@ def match(checkpoint: Checkpoint) -> Match:
             result.found.append((row, tensor))
         else:
             result.mismatched.append((row, tensor, shape))
+    partly = {row.part for row, _ in result.found}
+    result.missing = [r for r in result.missing if r.part not in TASK_HEADS or r.part in partly]
     named = {row.theirs for row in rows}
     for name, tensor in checkpoint.tensors.items():
         first = checkpoint.tensors.get(TIED.get(name, ""))

@@ -11,7 +11,12 @@ import numpy as np
 
 from keras_albert.arguments import check, is_path
 from keras_albert.checkpoints.architecture import change_architecture
-from keras_albert.checkpoints.configs import from_arguments, other_groups
+from keras_albert.checkpoints.configs import (
+    ARCHITECTURES,
+    from_arguments,
+    head_config,
+    other_groups,
+)
 from keras_albert.checkpoints.directories import (
     whole_directory,
     write_tokenizer,
@@ -30,9 +35,6 @@ from keras_albert.checkpoints.weight_files import write_json, write_safetensors
 from keras_albert.models import AlbertBackbone
 from keras_albert.preprocessing import AlbertTokenizer, BertTokenizer
 
-# Hugging Face's class for a model of ours: by class name, then by what it has.
-_ARCHITECTURES = {"AlbertBackbone": "{}Model", "AlbertPretrainer": "{}ForPreTraining"}
-
 
 def to_huggingface(model, directory: str | os.PathLike, tokenizer=None) -> Path:
     """Write a model as a directory that transformers loads: safetensors, config, tokenizer.
@@ -41,7 +43,8 @@ def to_huggingface(model, directory: str | os.PathLike, tokenizer=None) -> Path:
     ALBERT's format cannot share are written once for each depth. Written whole or not at all.
 
     Args:
-        model: an `AlbertBackbone` or `AlbertPretrainer`.
+        model: an `AlbertBackbone`, `AlbertPretrainer` or task model; names of classes become
+            `id2label`.
         directory: where; it must be new or empty.
         tokenizer: whose vocabulary to write; by default that of the model's preprocessor.
 
@@ -50,8 +53,8 @@ def to_huggingface(model, directory: str | os.PathLike, tokenizer=None) -> Path:
 
     Raises:
         ImportError: safetensors is not installed.
-        ValueError: the directory holds something, the model is of another class, or its activation
-            has no name there.
+        ValueError: the directory holds something, the model is of another class, its activation
+            has no name there, or it has the beam head, which transformers' ALBERT has not.
 
     Example:
     ```python
@@ -60,6 +63,11 @@ def to_huggingface(model, directory: str | os.PathLike, tokenizer=None) -> Path:
     ```
     """
     _check("to_huggingface", model, tokenizer, directory=directory)
+    if getattr(model, "head", None) == "beam":
+        raise ValueError(
+            "transformers has no ALBERT with the beam head: write it by `to_google` or "
+            '`to_preset`. Received: head="beam"'
+        )
     directory = Path(directory)
     with whole_directory(directory) as beside:
         backbone = _backbone(model)
@@ -70,7 +78,7 @@ def to_huggingface(model, directory: str | os.PathLike, tokenizer=None) -> Path:
             arguments["project_embeddings"] = True
         tensors = dict(_named(model, TABLES[family], arguments))
         config = from_arguments(arguments, "huggingface", family)
-        config |= _architecture(model, family)
+        config |= _architecture(model, family) | head_config(model, family)
         tokenizer = tokenizer or _tokenizer(model)
         config["pad_token_id"] = tokenizer.pad_token_id if tokenizer else 0
         if family == "albert" and tokenizer:
@@ -92,7 +100,7 @@ def to_google(model, prefix: str | os.PathLike, tokenizer=None) -> Path:
     """Write a model as a checkpoint of Google's original code: variables, config, vocabulary.
 
     Args:
-        model: an `AlbertBackbone` or `AlbertPretrainer`.
+        model: an `AlbertBackbone`, `AlbertPretrainer` or task model.
         prefix: path of the checkpoint, as `"out/model.ckpt-best"`; its directory must be new or
             empty.
         tokenizer: whose vocabulary to write; by default that of the model's preprocessor.
@@ -185,10 +193,10 @@ def to_preset(model, directory: str | os.PathLike, tokenizer=None) -> Path:
 def _check(owner: str, model, tokenizer, **paths) -> None:
     check(
         owner,
-        f"one of {sorted(_ARCHITECTURES)}" if owner != "to_preset" else "a model of this package",
+        f"one of {sorted(ARCHITECTURES)}" if owner != "to_preset" else "a model of this package",
         lambda value: (
             isinstance(getattr(value, "backbone", value), AlbertBackbone)
-            and (owner == "to_preset" or type(value).__name__ in _ARCHITECTURES)
+            and (owner == "to_preset" or type(value).__name__ in ARCHITECTURES)
         ),
         model=model,
     )
@@ -229,7 +237,7 @@ def _as_groups(model, arguments: dict, family: str):
 def _named(model, table, arguments: dict):
     """((their name, our path), array) of every variable that the model has a place for."""
     sizes = axis_sizes(arguments)
-    without_pooler = getattr(model, "objective", None) == "none"
+    without_pooler = not getattr(model, "uses_pooler", True)
     for row in expand(table, arguments):
         if row.part == "backbone.pooler" and without_pooler:
             continue  # what nothing has trained, and the other program's class does not have
@@ -249,11 +257,11 @@ def _named(model, table, arguments: dict):
 
 def _architecture(model, family: str) -> dict:
     name = {"albert": "Albert", "bert": "Bert"}[family]
-    pattern = _ARCHITECTURES[type(model).__name__]
+    head = ARCHITECTURES[type(model).__name__]
     if getattr(model, "objective", None) == "none":
-        pattern = "{}ForMaskedLM"
+        head = "ForMaskedLM"
     return {
-        "architectures": [pattern.format(name)],
+        "architectures": [f"{name}{head}"],
         "model_type": family,
         "tie_word_embeddings": True,
         "dtype": "float32",

@@ -6,7 +6,7 @@ Corpora of more than a few megabytes are better prepared once: see `PretrainingD
 import keras
 
 from keras_albert.preprocessing.mask_generator import NGramMaskGenerator
-from keras_albert.preprocessing.packing import AlbertPreprocessor
+from keras_albert.preprocessing.preprocessor import AlbertPreprocessor, labels_and_weights
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -65,7 +65,14 @@ class AlbertPretrainerPreprocessor(AlbertPreprocessor):
         )
 
     def call(self, inputs, *labels, y=None, sample_weight=None):
-        x = super().call(inputs, *labels)
+        return self._mask(super().call(inputs, *labels), y, sample_weight)
+
+    def collate(self, rows, sequence_length):
+        self.build()
+        x = self.packer.pack([row.segments for row in rows], sequence_length)
+        return self._mask(x, *labels_and_weights(rows))
+
+    def _mask(self, x, y, sample_weight):
         masked = self.masker(x["token_ids"])
         x = {**x, "token_ids": masked["token_ids"], "mask_positions": masked["mask_positions"]}
         mask_weights = masked["mask_weights"]

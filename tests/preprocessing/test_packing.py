@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keras_albert.preprocessing import AlbertPreprocessor
 from keras_albert.preprocessing.packing import (
-    AlbertPreprocessor,
     SegmentPacker,
     truncated_lengths,
 )

@@ -1,0 +1,372 @@
+"""AlbertTask: what every model with a head shares. Strings in; `fit`, `evaluate`, `predict`."""
+
+import functools
+import inspect
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+
+from keras_albert.arguments import check, check_booleans, check_positive_integers
+from keras_albert.models.backbone import AlbertBackbone
+from keras_albert.models.presets import PRESETS, load_preset
+from keras_albert.preprocessing.example_batches import ExampleBatches, padded_length
+from keras_albert.training.adamw import AdamW
+from keras_albert.training.schedules import WarmupPolynomialDecay
+
+_BATCH_SIZE = 32
+_WARMUP_SHARE = 0.1
+
+
+class AlbertTask:
+    """Mixed into a KerasHub task: training and prediction on strings, saving, `from_preset`.
+
+    A subclass has `preprocessor_cls`, `default_loss()` and `default_metrics()`.
+    """
+
+    backbone_cls = AlbertBackbone
+    uses_pooler = True
+    same_length = False  # whether outputs have an axis S, along which Keras would join batches
+
+    @classmethod
+    def check_parts(cls, backbone, preprocessor) -> None:
+        """Raise a `ValueError` where backbone and preprocessor are of the wrong kind or size."""
+        if not isinstance(backbone, AlbertBackbone):
+            raise ValueError(
+                "`backbone` must be a keras_albert.AlbertBackbone. "
+                f"Received: {type(backbone).__name__}"
+            )
+        if preprocessor is None:
+            return
+        kind = cls.preprocessor_cls
+        if not isinstance(preprocessor, kind):
+            raise ValueError(
+                f"`preprocessor` must be a keras_albert.{kind.__name__} or None: give a tokenizer "
+                f"as `{kind.__name__}(tokenizer)`. Received: {type(preprocessor).__name__}"
+            )
+        if preprocessor.sequence_length > backbone.max_sequence_length:
+            raise ValueError(
+                "The preprocessor's `sequence_length` must not be above the backbone's "
+                f"max_sequence_length={backbone.max_sequence_length}. "
+                f"Received: sequence_length={preprocessor.sequence_length}"
+            )
+        _check_vocabulary(backbone, preprocessor)
+
+    def compile(
+        self,
+        optimizer="auto",
+        loss="auto",
+        *,
+        learning_rate=2e-5,
+        loss_weights=None,
+        metrics=None,
+        weighted_metrics="auto",
+        **kwargs,
+    ):
+        """Configure training; without arguments, as the paper fine-tunes.
+
+        Args:
+            optimizer: `"auto"` is `keras_albert.AdamW` with a rate that rises over the first tenth
+                of the steps of `fit` and falls linearly to 0. Each `fit` from epoch 0 is a run of
+                its own.
+            loss: `"auto"` is the loss of the task.
+            learning_rate: the highest rate of the automatic optimizer.
+            loss_weights: see `keras.Model.compile`.
+            metrics: see `keras.Model.compile`.
+            weighted_metrics: `"auto"` is the metrics of the task, where `metrics` are not given.
+            **kwargs: see `keras.Model.compile`.
+        """
+        self._automatic = isinstance(optimizer, str) and optimizer == "auto"
+        if self._automatic:
+            optimizer = self.default_optimizer(learning_rate)
+        if isinstance(loss, str) and loss == "auto":
+            loss = self.default_loss()
+            if loss_weights is None:
+                loss_weights = self.default_loss_weights()
+        if isinstance(weighted_metrics, str) and weighted_metrics == "auto":
+            weighted_metrics = self.default_metrics() if metrics is None else None
+        self._highest_rate = learning_rate
+        # Behind a function: Keras would report metrics that it finds in an attribute once more.
+        self._compile_with = functools.partial(
+            keras.Model.compile,
+            self,
+            loss=loss,
+            loss_weights=loss_weights,
+            metrics=metrics,
+            weighted_metrics=weighted_metrics,
+            **kwargs,
+        )
+        self._compile_with(optimizer=optimizer)
+
+    def default_loss_weights(self):
+        """Of losses that are summed; None for one loss, or a plain sum."""
+
+    def default_optimizer(self, learning_rate, total_steps=None):
+        """The optimizer of `compile("auto")`; `fit` asks again when it knows the steps."""
+        if total_steps is None:
+            return AdamW(learning_rate)
+        warmup_steps = max(1, round(_WARMUP_SHARE * total_steps))
+        total_steps = max(total_steps, warmup_steps + 1)
+        schedule = WarmupPolynomialDecay(
+            learning_rate, warmup_steps=warmup_steps, total_steps=total_steps
+        )
+        return AdamW(schedule)
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        if config:
+            config["optimizer_is_built"] = bool(self.optimizer and self.optimizer.built)
+            config["automatic"] = [self._automatic, self._highest_rate]
+        return config
+
+    def compile_from_config(self, config):
+        # Keras leaves a loaded model uncompiled where `compile` is a class's own. The optimizer is
+        # built where the saved one was, so that its state finds its place.
+        config = keras.saving.deserialize_keras_object(config)
+        optimizer_is_built = config.pop("optimizer_is_built", False)
+        automatic, rate = config.pop("automatic", (False, 2e-5))
+        # What suits this backend, whatever it was where the model was saved.
+        self.compile(**{**config, "jit_compile": "auto"})
+        self._automatic, self._highest_rate = automatic, rate
+        if optimizer_is_built:
+            self.optimizer.build(self.trainable_variables)
+
+    def fit(
+        self,
+        x=None,
+        y=None,
+        batch_size=None,
+        *,
+        sample_weight=None,
+        validation_data=None,
+        validation_split=0.0,
+        shuffle=True,
+        **kwargs,
+    ):
+        """Train on raw examples, on model inputs or on a dataset; as `keras.Model.fit`.
+
+        Args:
+            x: raw examples, as the task's class says; a dict of model inputs; or a dataset: a
+                `keras.utils.PyDataset`, or one of tf.data or grain with raw elements `(x, y)`. A
+                tuple is always the columns of raw examples, as a pair of texts, never `(x, y)`.
+            y: labels, where `x` has none.
+            batch_size: of raw examples or inputs, 32 by default; a dataset has its own.
+            sample_weight: weights, one for each example.
+            validation_data: `(x, y)`, `(x, y, sample_weight)`, or a dataset.
+            validation_split: share of the raw examples, from the end, to validate on.
+            shuffle: whether raw examples come in a new order every epoch.
+            **kwargs: see `keras.Model.fit`.
+
+        Returns:
+            A `keras.callbacks.History`.
+
+        Raises:
+            ValueError: `x` is none of these, labels are out of range, or counts differ.
+        """
+        if batch_size is not None:
+            check_positive_integers("fit", batch_size=batch_size)
+        check("fit", "in [0, 1)", lambda share: 0 <= share < 1, validation_split=validation_split)
+        if x is None:
+            raise ValueError(f"`x` of fit must be {self.takes}. Received: x=None")
+        if is_raw(x):
+            rows = self._encode(x, y, sample_weight, labelled=True)
+            if validation_split and validation_data is None:
+                count = round(len(rows) * (1 - validation_split))
+                if count in (0, len(rows)):
+                    raise ValueError(
+                        "`validation_split` must leave examples on both sides. "
+                        f"Received: {validation_split}, of {len(rows)} examples"
+                    )
+                rows, held_out = rows[:count], rows[count:]
+                validation_data = self._batches(held_out, batch_size)
+            seed = int(np.random.randint(2**31))  # follows `keras.utils.set_random_seed`
+            x = self._batches(rows, batch_size, shuffle=shuffle, seed=seed)
+            y = sample_weight = batch_size = None
+            shuffle = False  # it shuffles itself
+        if isinstance(validation_data, (tuple, list)):
+            vx, vy, weight = keras.utils.unpack_x_y_sample_weight(tuple(validation_data))
+            if is_raw(vx):
+                rows = self._encode(vx, vy, weight, labelled=True)
+                validation_data = self._batches(rows, batch_size)
+        if is_dataset_of_texts(x):
+            if sample_weight is not None:
+                kwargs["sample_weight"] = sample_weight
+            return super().fit(x, y, batch_size, validation_data=validation_data, **kwargs)
+        self._start_run(x, batch_size, kwargs)
+        return keras.Model.fit(
+            self,
+            x,
+            y,
+            batch_size,
+            sample_weight=sample_weight,
+            validation_data=validation_data,
+            shuffle=shuffle,
+            **kwargs,
+        )
+
+    def _start_run(self, x, batch_size, kwargs) -> None:
+        """Give the automatic optimizer its schedule, now that the number of steps is known."""
+        if not self._automatic or kwargs.get("initial_epoch") or not self.compiled:
+            return
+        steps = kwargs.get("steps_per_epoch") or _steps(x, batch_size or _BATCH_SIZE)
+        if not steps:
+            return
+        optimizer = self.default_optimizer(self._highest_rate, steps * kwargs.get("epochs", 1))
+        self._compile_with(optimizer=optimizer)
+
+    def evaluate(self, x=None, y=None, batch_size=None, *, sample_weight=None, **kwargs):
+        """Losses and metrics on what `fit` takes; as `keras.Model.evaluate`."""
+        if is_raw(x):
+            rows = self._encode(x, y, sample_weight, labelled=True)
+            return keras.Model.evaluate(self, self._batches(rows, batch_size), **kwargs)
+        owner = super() if is_dataset_of_texts(x) else None
+        if owner is not None and not kwargs.get("_use_cached_eval_dataset"):
+            return owner.evaluate(x, y, batch_size, sample_weight=sample_weight, **kwargs)
+        return keras.Model.evaluate(self, x, y, batch_size, sample_weight=sample_weight, **kwargs)
+
+    def predict(self, x, batch_size=None, **kwargs):
+        """The model's outputs for what `fit` takes, in the order of `x`; see `keras.Model`.
+
+        Raw examples are computed by length, the long together and the short together.
+        """
+        if is_raw(x):
+            return self.predict_rows(self._encode(x), batch_size, **kwargs)
+        if is_dataset_of_texts(x):
+            return super().predict(x, batch_size, **kwargs)
+        return keras.Model.predict(self, x, batch_size, **kwargs)
+
+    def predict_rows(self, rows, batch_size=None, **kwargs):
+        """The outputs for rows that the preprocessor has encoded, in their order."""
+        batches = self._batches(rows, batch_size, same_length=self.same_length)
+        outputs = keras.Model.predict(self, batches, **kwargs)
+        places = np.argsort(batches.order)
+        return keras.tree.map_structure(lambda output: output[places], outputs)
+
+    def train_on_batch(self, x, y=None, sample_weight=None, **kwargs):
+        """One step on one batch of raw examples or inputs; as `keras.Model.train_on_batch`."""
+        batch = self._one_batch(x, y, sample_weight)
+        return keras.Model.train_on_batch(self, *batch, **kwargs)
+
+    def test_on_batch(self, x, y=None, sample_weight=None, **kwargs):
+        """Losses and metrics of one batch; as `keras.Model.test_on_batch`."""
+        batch = self._one_batch(x, y, sample_weight)
+        return keras.Model.test_on_batch(self, *batch, **kwargs)
+
+    def predict_on_batch(self, x, **kwargs):
+        """Outputs for one batch; as `keras.Model.predict_on_batch`."""
+        return keras.Model.predict_on_batch(self, self._one_batch(x)[0], **kwargs)
+
+    def _one_batch(self, x, y=None, sample_weight=None):
+        if is_raw(x):
+            rows = self._encode(x, y, sample_weight)
+            lengths = [self.preprocessor.length(row) for row in rows]
+            length = padded_length(max(lengths), self.preprocessor.sequence_length)
+            x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(self.collate(rows, length))
+        return x, y, sample_weight
+
+    def _encode(self, x, y=None, sample_weight=None, labelled=False):
+        if self.preprocessor is None:
+            raise ValueError(
+                f"To take {self.takes}, the model needs a tokenizer: make it with "
+                f"`preprocessor={self.preprocessor_cls.__name__}(tokenizer)`; or pass a dict of "
+                f"model inputs. Received: {type(x).__name__}"
+            )
+        rows = self.preprocessor.encode(x, y, sample_weight)
+        if not rows:
+            raise ValueError("`x` must hold at least one example. Received: none")
+        if labelled:
+            self.check_labels(rows)
+        return rows
+
+    def check_labels(self, rows) -> None:
+        """Raise a `ValueError` for a label that the model has no output for."""
+
+    def _batches(self, rows, batch_size, **kwargs):
+        return ExampleBatches(self, rows, batch_size or _BATCH_SIZE, **kwargs)
+
+    def collate(self, rows, length):
+        """A batch of encoded examples, packed to a length: `x`, `(x, y)` or with weights."""
+        return self.preprocessor.collate(rows, length)
+
+    def save_task_weights(self, filepath):
+        """Save the heads' weights alone: neither the backbone's, nor the optimizer's state."""
+        keras.saving.save_weights(self, filepath, objects_to_skip=self._not_the_heads())
+
+    def load_task_weights(self, filepath):
+        """Load what `save_task_weights` saved."""
+        keras.saving.load_weights(self, filepath, objects_to_skip=self._not_the_heads())
+
+    def _not_the_heads(self):
+        optimizer = [self.optimizer] if getattr(self, "optimizer", None) is not None else []
+        return [*self.backbone._flatten_layers(), *optimizer]
+
+    @classmethod
+    def from_preset(cls, preset, load_weights=True, **kwargs):
+        """A model from the table of architectures, a preset, or a checkpoint, heads included.
+
+        See `AlbertBackbone.from_preset`. A head that the checkpoint lacks is named in a warning
+        ("newly initialised: ..."); its vocabulary makes the preprocessor.
+
+        Args:
+            preset: see `AlbertBackbone.from_preset`.
+            load_weights: whether to load weights.
+            **kwargs: arguments of this class, and those of `AlbertBackbone.from_preset`;
+                `sequence_length` is the preprocessor's.
+        """
+        check_booleans("from_preset", load_weights=load_weights)
+        preset = str(preset)
+        sequence_length = kwargs.pop("sequence_length", None)
+        if preset in PRESETS:
+            names = {*inspect.signature(cls.__init__).parameters, "name", "compile"}
+            own = {name: kwargs.pop(name) for name in names - {"self"} if name in kwargs}
+            backbone = AlbertBackbone.from_preset(preset, load_weights=load_weights, **kwargs)
+            model = cls(backbone, **own)
+        else:
+            model = load_preset(cls, super().from_preset, preset, load_weights, **kwargs)
+        if sequence_length is not None and model.preprocessor is not None:
+            config = {**model.preprocessor.get_config(), "sequence_length": sequence_length}
+            config["tokenizer"] = model.preprocessor.tokenizer
+            preprocessor = type(model.preprocessor)(**config)
+            cls.check_parts(model.backbone, preprocessor)
+            model.preprocessor = preprocessor
+        return model
+
+
+def is_model_input(x) -> bool:
+    """Whether `x` is what the model's graph takes."""
+    return isinstance(x, dict) and "token_ids" in x
+
+
+def is_raw(x) -> bool:
+    """Whether `x` is examples before preprocessing: a string, or a list, tuple or array."""
+    if isinstance(x, np.ndarray):
+        return x.dtype.kind in "OSU"
+    is_column = isinstance(x, Sequence) or hasattr(x, "to_list")  # of pandas, of datasets
+    return is_column or getattr(getattr(x, "dtype", None), "name", None) == "string"
+
+
+def is_dataset_of_texts(x) -> bool:
+    """Whether KerasHub's pipeline has to preprocess `x`: a dataset of tf.data or grain."""
+    return not isinstance(x, (keras.utils.PyDataset, dict)) and (
+        hasattr(x, "map") or hasattr(x, "element_spec")
+    )
+
+
+def _steps(x, batch_size):
+    """The number of batches of `x`, None where it is unknown."""
+    if isinstance(x, keras.utils.PyDataset):
+        return x.num_batches
+    return -(-len(x["token_ids"]) // batch_size) if is_model_input(x) else None
+
+
+def _check_vocabulary(backbone, preprocessor):
+    tokenizer = getattr(preprocessor, "tokenizer", None)
+    # A tokenizer that is being loaded has no vocabulary yet.
+    if tokenizer is None or getattr(tokenizer, "_token_to_id_map", None) is None:
+        return
+    if tokenizer.vocabulary_size() > backbone.vocabulary_size:
+        raise ValueError(
+            "The tokenizer has more pieces than the backbone has embeddings: make the backbone "
+            f"with vocabulary_size={tokenizer.vocabulary_size()}. "
+            f"Received: vocabulary_size={backbone.vocabulary_size}"
+        )

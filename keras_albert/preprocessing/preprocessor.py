@@ -1,0 +1,208 @@
+"""Texts, or pairs of texts, to model inputs: the base of every task's preprocessor.
+
+Two ways through it, with the same result. `call` takes what Keras hands around: tensors, and
+strings inside `tf.data` and `tf.function`. `encode` and `collate` are plain Python and NumPy: texts
+are tokenized once, and batches of similar length are packed from the ids (`ExampleBatches`).
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import keras_hub
+import numpy as np
+
+from keras_albert.arguments import check
+from keras_albert.preprocessing.packing import SegmentPacker, check_length, check_truncation
+
+_BUILDING = threading.Lock()
+
+
+class Row(NamedTuple):
+    """One encoded example: ids of its segments, its label, its weight (None for none)."""
+
+    segments: tuple
+    label: Any = None
+    weight: Any = None
+
+
+@keras.saving.register_keras_serializable(package="keras_albert")
+class AlbertPreprocessor(keras_hub.models.Preprocessor):
+    """Texts, or pairs of texts, to the inputs of `AlbertBackbone`.
+
+    A tuple is always a pair of segments and never `(x, y)`: labels and weights are keyword
+    arguments. Over a dataset of pairs and labels: `ds.map(lambda x, y: preprocessor(x, y=y))`.
+
+    Args:
+        tokenizer: an `AlbertTokenizer` or `BertTokenizer`.
+        sequence_length: int. S; longer texts are truncated.
+        truncate: `"longest_first"` or `"random"`, see `SegmentPacker`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: a string, a list or tensor of strings, or a tuple `(a, b)` of these.
+        y: labels, passed through.
+        sample_weight: weights, passed through.
+
+    Returns:
+        The dict of `SegmentPacker`; `(dict, y)` or `(dict, y, sample_weight)` if these are given.
+
+    Raises:
+        ValueError: a tuple of more than two segments, or labels by position.
+
+    Example:
+    >>> preprocessor = AlbertPreprocessor(tokenizer, sequence_length=128)
+    >>> x = preprocessor((["A question?"], ["An answer."]))
+    >>> x, y = preprocessor(["good", "bad"], y=[1, 0])
+    """
+
+    # Both tokenizers serve: a preset names its own in tokenizer.json.
+    tokenizer_cls = keras_hub.tokenizers.Tokenizer
+    seed = None  # of random truncation; a subclass that draws has one
+
+    def __init__(self, tokenizer, sequence_length=512, truncate="longest_first", **kwargs):
+        super().__init__(**kwargs)
+        check_truncation(truncate)
+        check_length(sequence_length)
+        check(
+            type(self).__name__,
+            "an AlbertTokenizer or BertTokenizer",
+            lambda value: isinstance(value, keras_hub.tokenizers.Tokenizer),
+            tokenizer=tokenizer,
+        )
+        self.tokenizer = tokenizer
+        self.packer = None
+        self.sequence_length = sequence_length
+        self.truncate = truncate
+
+    def build(self, input_shape=None):
+        # Not in the constructor: a saved tokenizer knows its ids once its assets are loaded. Grain
+        # calls a layer from many threads, all of which may find it not yet built.
+        with _BUILDING:
+            if self.packer is None:
+                self.packer = SegmentPacker(
+                    self.sequence_length,
+                    start_value=self.tokenizer.cls_token_id,
+                    end_value=self.tokenizer.sep_token_id,
+                    pad_value=self.tokenizer.pad_token_id,
+                    truncate=self.truncate,
+                    seed=self.seed,
+                )
+
+    # KerasHub splits a tuple into (x, y) for every layer that names its first argument `x`.
+    def call(self, inputs, *labels, y=None, sample_weight=None):
+        check_no_labels(labels)
+        segments = inputs if isinstance(inputs, tuple) else (inputs,)
+        if len(segments) not in (1, 2):
+            raise ValueError(
+                "A preprocessor takes texts or a tuple (a, b) of texts; a batch is a list. "
+                f"Received: a tuple of {len(segments)}"
+            )
+        tokens = tuple(self.tokenizer.tokenize(segment) for segment in segments)
+        # `call`: Keras would look for tensors in every list of ids first.
+        x = self.packer.call(tokens, sequence_length=self.sequence_length)
+        return keras.utils.pack_x_y_sample_weight(x, y, sample_weight)
+
+    def encode(self, x, y=None, sample_weight=None) -> list[Row]:
+        """Tokenize texts once, for batches of any length.
+
+        Args:
+            x: a string, a list or array of strings, or a tuple `(a, b)` of these.
+            y: a label for each, or None.
+            sample_weight: a weight for each, or None.
+
+        Returns:
+            A list of rows, one for each text or pair.
+
+        Raises:
+            ValueError: `x` holds something else, or the numbers of texts and labels differ.
+        """
+        columns = x if isinstance(x, tuple) else (x,)
+        if len(columns) not in (1, 2):
+            raise ValueError(
+                "`x` must be texts, or a tuple (a, b) of two lists of texts. "
+                f"Received: a tuple of {len(columns)}"
+            )
+        columns = [as_texts(column) for column in columns]
+        count = same_counts(x=columns[0], **({"b": columns[1]} if len(columns) == 2 else {}))
+        encoded = [self.tokenizer.encode_batch(column) for column in columns]
+        return rows_of(zip(*encoded, strict=True), y, sample_weight, count)
+
+    def length(self, row: Row) -> int:
+        """Tokens of a row when it is packed, special tokens included."""
+        return 1 + sum(len(segment) + 1 for segment in row.segments)
+
+    def collate(self, rows: list[Row], sequence_length: int):
+        """Pack rows into a batch: `x`, `(x, y)` or `(x, y, sample_weight)`, of NumPy arrays."""
+        self.build()
+        x = self.packer.pack([row.segments for row in rows], sequence_length)
+        return keras.utils.pack_x_y_sample_weight(x, *labels_and_weights(rows))
+
+    def get_config(self):
+        config = super().get_config()
+        config.update({"sequence_length": self.sequence_length, "truncate": self.truncate})
+        return config
+
+
+def check_no_labels(labels: tuple) -> None:
+    """Raise a `ValueError` where labels came by position, as a second text would."""
+    if labels:
+        raise ValueError(
+            "Labels and weights are keyword arguments, `preprocessor(x, y=y)`; two segments "
+            f"are one tuple, `preprocessor((a, b))`. Received: {1 + len(labels)} arguments"
+        )
+
+
+def as_texts(column, name: str = "x") -> list:
+    """A list of `str` or `bytes` from a string, a list, an array or a tensor of strings.
+
+    Raises:
+        ValueError: something in it is no string.
+    """
+    if isinstance(column, (str, bytes)):
+        column = [column]
+    elif hasattr(column, "numpy"):  # a tensor of TensorFlow
+        column = column.numpy()
+    if hasattr(column, "tolist"):  # an array, a column of pandas
+        column = column.tolist()
+    if not isinstance(column, Sequence):
+        raise ValueError(
+            f"`{name}` must be a string or a list of strings. Received: {type(column).__name__}"
+        )
+    for i, text in enumerate(column):
+        if not isinstance(text, (str, bytes)):
+            raise ValueError(
+                f"`{name}` must be a list of strings; a pair of texts is a tuple of two lists, "
+                f"(a, b). Received at index {i}: {text!r}"
+            )
+    return list(column)
+
+
+def same_counts(**columns) -> int:
+    """The length that all columns have.
+
+    Raises:
+        ValueError: two differ.
+    """
+    counts = {name: len(column) for name, column in columns.items() if column is not None}
+    if len(set(counts.values())) > 1:
+        raise ValueError(
+            f"There must be as many of each, one for every example. Received: {counts}"
+        )
+    return next(iter(counts.values()))
+
+
+def rows_of(segments, y, sample_weight, count: int) -> list[Row]:
+    """A row for each tuple of segments, with its label and weight."""
+    same_counts(x=range(count), y=y, sample_weight=sample_weight)
+    nothing = [None] * count
+    labels = nothing if y is None else np.asarray(y).tolist()
+    weights = nothing if sample_weight is None else np.asarray(sample_weight).tolist()
+    return [Row(*row) for row in zip(segments, labels, weights, strict=True)]
+
+
+def labels_and_weights(rows: list[Row]):
+    """The arrays of labels and weights of a batch; None where the rows have none."""
+    columns = [row.label for row in rows], [row.weight for row in rows]
+    return tuple(None if column[0] is None else np.asarray(column) for column in columns)

@@ -1,0 +1,77 @@
+"""AdamW for fine-tuning: Keras' own, with decay left out by patterns that are saved with it."""
+
+import re
+
+import keras
+
+from keras_albert.arguments import check
+
+
+@keras.saving.register_keras_serializable(package="keras_albert")
+class AdamW(keras.optimizers.AdamW):
+    """`keras.optimizers.AdamW` without decay on LayerNorm and biases.
+
+    Keras' `exclude_from_weight_decay` looks at a variable's last name alone and is lost when the
+    model is saved; `exclude` looks at the whole path and is part of the configuration.
+
+    Args:
+        learning_rate: a float or a `keras.optimizers.schedules.LearningRateSchedule`.
+        weight_decay: rate of decay.
+        exclude: regular expressions searched for in a variable's path; a match has no decay.
+        epsilon: added to sqrt(v); 1e-6 as in BERT's optimizer.
+        global_clipnorm: gradients are scaled down to this global norm first. None for no clipping.
+        name: of the optimizer.
+        **kwargs: other arguments of `keras.optimizers.AdamW`.
+
+    Raises:
+        ValueError: `exclude` holds something that is no regular expression.
+
+    Source: Devlin et al. (2019), appendix A.2; `AdamWeightDecayOptimizer` of Google's BERT.
+
+    Example:
+    ```python
+    schedule = keras_albert.WarmupPolynomialDecay(2e-5, warmup_steps=100, total_steps=1000)
+    model.compile(optimizer=keras_albert.AdamW(schedule))
+    ```
+    """
+
+    def __init__(
+        self,
+        learning_rate=2e-5,
+        weight_decay=0.01,
+        exclude=("layer_norm", "LayerNorm", "bias"),
+        epsilon=1e-6,
+        global_clipnorm=1.0,
+        name="adamw",
+        **kwargs,
+    ):
+        check(
+            "AdamW",
+            "a regular expression or a list of them",
+            lambda value: (
+                isinstance(value, (str, list, tuple)) and all(isinstance(v, str) for v in value)
+            ),
+            exclude=exclude,
+        )
+        super().__init__(
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            epsilon=epsilon,
+            global_clipnorm=global_clipnorm,
+            name=name,
+            **kwargs,
+        )
+        self.exclude = [exclude] if isinstance(exclude, str) else list(exclude)
+        try:
+            self._exclude_patterns = [re.compile(pattern) for pattern in self.exclude]
+        except re.error as error:
+            raise ValueError(
+                f"`exclude` holds regular expressions, and one does not compile: {error}. "
+                f"Received: {self.exclude}"
+            ) from error
+
+    def _use_weight_decay(self, variable):
+        return not any(pattern.search(variable.path) for pattern in self._exclude_patterns)
+
+    def get_config(self):
+        return {**super().get_config(), "exclude": self.exclude}
