@@ -15,6 +15,7 @@ import pytest
 import keras_albert as ka
 from keras_albert import checkpoints, layers, training
 from tests.preprocessing.conftest import CORPUS
+from tests.public_tasks import RIGHT_TASKS, WRONG_TASKS
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "the", "mat", "."]
 SIZES = {
@@ -138,6 +139,10 @@ RIGHT = {
     "TFRecordDataset": tfrecord_dataset,
     "TFRecordDataset.example": lambda m, **k: tfrecord_dataset(m).example(**{"index": 0, **k}),
     "write_tfrecords": write_tfrecords,
+    "F1Score": lambda m, **k: training.F1Score(**k),
+    "MatthewsCorrelation": lambda m, **k: training.MatthewsCorrelation(**k),
+    "PearsonCorrelation": lambda m, **k: training.PearsonCorrelation(**k),
+    "SpearmanCorrelation": lambda m, **k: training.SpearmanCorrelation(**k),
     "WarmupPolynomialDecay": lambda m, **k: ka.WarmupPolynomialDecay(
         **{"learning_rate": 1e-3, "warmup_steps": 2, "total_steps": 8, **k}
     ),
@@ -182,6 +187,7 @@ RIGHT = {
     ),
     "sharing_plan": lambda m, **k: layers.sharing_plan(**{"sharing": "all", "num_layers": 4, **k}),
 }
+RIGHT |= RIGHT_TASKS
 NEED_A_FILE = {"load_google_checkpoint"}  # whose right call is tested with a real checkpoint
 
 # Mistakes that many arguments share: values, and the rule in the message.
@@ -255,7 +261,7 @@ WRONG = {
         "x": [(v, "`x` must be a `PretrainingDataset`") for v in (None, 3)],
         "y": [(None, "`y` must be given")],
         "batch_size": [(v, "must be an integer of at least 1") for v in (0, 1.5, "8")],
-        "validation_data": [(v, "must be of the kind of `x`") for v in (["text"], "shards/", 3)],
+        "validation_data": [(v, "or a dataset") for v in (["text"], "shards/", 3)],
     },
     "AlbertPretrainer.fill_mask": {
         "text": [
@@ -289,6 +295,7 @@ WRONG = {
         "output": OUTPUT,
         "character_coverage": [(v, "above 0 and at most 1") for v in (0, 1.5, "1", None)],
         "max_sentences": COUNT,
+        "max_bytes": COUNT,
         "lowercase": BOOLEAN,
         "strip_accents": BOOLEAN,
         "split_digit_commas": BOOLEAN,
@@ -413,6 +420,11 @@ WRONG = {
         "overwrite": BOOLEAN,
         "progress": BOOLEAN,
     },
+    **{
+        name: {"dtype": [("flot16", "must be a float dtype")]}
+        for name in ("F1Score", "MatthewsCorrelation", "PearsonCorrelation")
+    },
+    "SpearmanCorrelation": {"capacity": COUNT, "dtype": [("flot16", "must be a float dtype")]},
     "WarmupPolynomialDecay": {
         "learning_rate": NOT_NEGATIVE,
         "warmup_steps": [*NUMBER, (8, "must be less than `total_steps`")],
@@ -531,6 +543,7 @@ WRONG = {
         "num_inner_repetitions": COUNT,
     },
 }
+WRONG |= WRONG_TASKS
 EXEMPT = {"name": "any name will do, and Keras checks it"}
 # Messages that say what to do without "Received": those of Keras and KerasHub among them.
 WITHOUT_RECEIVED = (

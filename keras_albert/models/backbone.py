@@ -181,6 +181,42 @@ class AlbertBackbone(keras_hub.models.Backbone):
         self.initializer_range = initializer_range
         self.project_embeddings = project_embeddings
 
+    def enable_lora(self, rank, target_layer_names=None):
+        """Freeze the backbone and learn low-rank updates of some of its kernels instead.
+
+        Everything else is frozen, biases among it; a task's head still learns. Enable it before
+        the model is compiled or fitted. A saved model holds the kernels with the updates merged.
+
+        Args:
+            rank: of the updates.
+            target_layer_names: names of Dense layers: `"query"`, `"key"`, `"value"`,
+                `"output_dense"` (of both sublayers) or `"intermediate_dense"`. None is query and
+                value.
+
+        Raises:
+            ValueError: `rank` is not an integer of at least 1, or no layer has one of the names.
+
+        Source: Hu et al. (2022), section 4.
+
+        Example:
+        ```python
+        classifier.backbone.enable_lora(rank=8)
+        classifier.fit(texts, labels)
+        classifier = classifier.merge_lora()
+        ```
+        """
+        check_positive_integers("enable_lora", rank=rank)
+        super().enable_lora(rank, target_layer_names)
+        adapted = [layer for layer in self._flatten_layers() if getattr(layer, "lora_enabled", 0)]
+        if not adapted:
+            raise ValueError(
+                "`target_layer_names` must name Dense layers of the encoder, as 'query'. "
+                f"Received: {target_layer_names!r}"
+            )
+        for layer in adapted:
+            if getattr(layer, "bias", None) is not None:
+                layer.bias.trainable = False  # KerasHub leaves it to be learned
+
     def get_config(self):
         config = super().get_config()
         config.update(

@@ -165,9 +165,21 @@ class AlbertTask:
         """
         if batch_size is not None:
             check_positive_integers("fit", batch_size=batch_size)
+        check_booleans("fit", shuffle=shuffle)
         check("fit", "in [0, 1)", lambda share: 0 <= share < 1, validation_split=validation_split)
-        if x is None:
-            raise ValueError(f"`x` of fit must be {self.takes}. Received: x=None")
+        if x is None or isinstance(x, (int, float)):
+            raise ValueError(f"`x` must be {self.takes}, or a dataset. Received: x={x!r}")
+        check(
+            "fit",
+            "None, a tuple (x, y) or (x, y, sample_weight), or a dataset",
+            lambda data: (
+                data is None
+                or (isinstance(data, (tuple, list)) and len(data) in (2, 3))
+                or isinstance(data, keras.utils.PyDataset)
+                or is_dataset_of_texts(data)
+            ),
+            validation_data=validation_data,
+        )
         if is_raw(x):
             rows = self._encode(x, y, sample_weight, labelled=True)
             if validation_split and validation_data is None:
@@ -287,6 +299,22 @@ class AlbertTask:
     def collate(self, rows, length):
         """A batch of encoded examples, packed to a length: `x`, `(x, y)` or with weights."""
         return self.preprocessor.collate(rows, length)
+
+    def merge_lora(self):
+        """A new model with the low-rank updates of `backbone.enable_lora` in its kernels.
+
+        Its outputs are the same, every variable can be trained again, and it costs no more than
+        the model did before.
+        """
+        config = {name: value for name, value in self.get_config().items() if name != "name"}
+        config["backbone"] = AlbertBackbone.from_config(self.backbone.get_config())
+        merged = type(self)(**{**config, "preprocessor": self.preprocessor})
+        for old, new in zip(self._flatten_layers(), merged._flatten_layers(), strict=True):
+            if old is not self and old is not self.preprocessor:
+                store = {}
+                old.save_own_variables(store)  # of a kernel, with the update in it
+                new.load_own_variables(store)
+        return merged
 
     def save_task_weights(self, filepath):
         """Save the heads' weights alone: neither the backbone's, nor the optimizer's state."""

@@ -65,7 +65,7 @@ class AlbertSpanExtractorPreprocessor(AlbertPreprocessor):
     def __init__(
         self, tokenizer, sequence_length=384, doc_stride=128, max_query_length=None, **kwargs
     ):
-        super().__init__(tokenizer, sequence_length=sequence_length, **kwargs)
+        super().__init__(tokenizer, sequence_length=sequence_length, **kwargs)  # checks it
         if max_query_length is None:
             max_query_length = min(64, sequence_length // 2)
         name = type(self).__name__

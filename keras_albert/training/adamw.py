@@ -4,7 +4,7 @@ import re
 
 import keras
 
-from keras_albert.arguments import check
+from keras_albert.arguments import check, check_positive_numbers, is_number
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -24,7 +24,7 @@ class AdamW(keras.optimizers.AdamW):
         **kwargs: other arguments of `keras.optimizers.AdamW`.
 
     Raises:
-        ValueError: `exclude` holds something that is no regular expression.
+        ValueError: a rate is negative, `exclude` holds something that is no regular expression.
 
     Source: Devlin et al. (2019), appendix A.2; `AdamWeightDecayOptimizer` of Google's BERT.
 
@@ -45,6 +45,25 @@ class AdamW(keras.optimizers.AdamW):
         name="adamw",
         **kwargs,
     ):
+        check(
+            "AdamW",
+            "a number of at least 0, a keras LearningRateSchedule or a function",
+            lambda rate: callable(rate) or (is_number(rate) and rate >= 0),
+            learning_rate=learning_rate,
+        )
+        check(
+            "AdamW",
+            "a number of at least 0, or None for no decay",
+            lambda rate: rate is None or (is_number(rate) and rate >= 0),
+            weight_decay=weight_decay,
+        )
+        check_positive_numbers("AdamW", epsilon=epsilon)
+        check(
+            "AdamW",
+            "a number above 0, or None for no clipping",
+            lambda norm: norm is None or (is_number(norm) and norm > 0),
+            global_clipnorm=global_clipnorm,
+        )
         check(
             "AdamW",
             "a regular expression or a list of them",

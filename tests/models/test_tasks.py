@@ -421,3 +421,50 @@ def test_an_embedder_is_frozen_and_saved(tokenizer, tmp_path):
     np.testing.assert_allclose(loaded.predict(TEXTS, verbose=0), vectors, rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="nothing to train"):
         model.fit(TEXTS, LABELS)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_lora_trains_the_updates_and_the_head_alone_and_merges(tokenizer, task):
+    make, x, y = TASKS[task]
+    model = make(tokenizer)
+    before = model.predict(x, verbose=0)
+    model.backbone.enable_lora(rank=2)
+    same(model.predict(x, verbose=0), before, 1e-6)  # the updates start at zero
+    of_backbone = {id(v) for v in model.backbone.trainable_variables}
+    assert {v.name for v in model.backbone.trainable_variables} == {
+        "lora_kernel_a",
+        "lora_kernel_b",
+    }
+    assert len(of_backbone) == 4 and len(model.trainable_variables) > 4
+    frozen = [(v, to_numpy(v.value)) for v in model.non_trainable_variables]
+    model.compile(learning_rate=1e-2)
+    model.fit(x, y, epochs=5, verbose=0)
+    for variable, value in frozen:
+        if "seed" not in variable.path:
+            np.testing.assert_array_equal(to_numpy(variable.value), value, err_msg=variable.path)
+    after = model.predict(x, verbose=0)
+    merged = model.merge_lora()
+    same(merged.predict(x, verbose=0), after)
+    assert merged.count_params() == make(tokenizer).count_params()
+    first = [keras.tree.flatten(outputs)[0] for outputs in (after, before)]
+    assert np.abs(first[0] - first[1]).max() > 1e-3
+
+
+def test_a_frozen_encoder_trains_the_head_alone(tokenizer):
+    model = classifier(tokenizer)
+    model.backbone.trainable = False
+    model.compile(learning_rate=1e-2)
+    before = [to_numpy(v.value) for v in model.backbone.variables]
+    kernel = to_numpy(model.classifier.kernel)
+    model.fit(TEXTS, LABELS, epochs=2, verbose=0)
+    for variable, value in zip(model.backbone.variables, before, strict=True):
+        if "seed" not in variable.path:
+            np.testing.assert_array_equal(to_numpy(variable.value), value)
+    assert np.abs(to_numpy(model.classifier.kernel) - kernel).max() > 1e-3
+
+
+def test_lora_needs_a_rank_and_a_layer():
+    with pytest.raises(ValueError, match="an integer of at least 1"):
+        backbone().enable_lora(0)
+    with pytest.raises(ValueError, match="must name Dense layers"):
+        backbone().enable_lora(2, target_layer_names=["querry"])
