@@ -34,7 +34,15 @@ if not is_light():
         NGramMaskGenerator,
         SegmentPacker,
     )
-    from keras_albert.training import AdamW, Lamb, MaskedLMLoss, WarmupPolynomialDecay
+    from keras_albert.training import (
+        AdamW,
+        Lamb,
+        MaskedLMLoss,
+        SkipNonFinite,
+        TrainingLog,
+        TrainingState,
+        WarmupPolynomialDecay,
+    )
 
 __all__ = [
     "AdamW",
@@ -59,7 +67,10 @@ __all__ = [
     "NGramMaskGenerator",
     "PretrainingDataset",
     "SegmentPacker",
+    "SkipNonFinite",
     "TFRecordDataset",
+    "TrainingLog",
+    "TrainingState",
     "WarmupPolynomialDecay",
     "__version__",
     "checkpoints",

@@ -13,6 +13,7 @@ TRUNCATE = [(v, "`truncate` must be one of") for v in ("first", None)]
 BOOLEAN = [(v, "must be True or False") for v in ("yes", 1, None)]
 BACKBONE = [(v, "`backbone` must be a keras_albert") for v in (None, "albert_tiny")]
 NAMES = [(v, "different strings") for v in (["a"], ["a", "a"], "ab", [1, 2])]
+PATH = [(v, "must be a directory's path") for v in (None, 3, ["run"])]
 MISSPELT = [(3, "has no argument")]
 
 
@@ -53,6 +54,9 @@ RIGHT_TASKS = {
     "BeamSpanHead": lambda m, **k: layers.BeamSpanHead(**k),
     "LinearSpanHead": lambda m, **k: layers.LinearSpanHead(**k),
     "FoldOptions": lambda m, **k: layers.FoldOptions(**k),
+    "SkipNonFinite": lambda m, **k: ka.SkipNonFinite(**{"optimizer": ka.Lamb(), **k}),
+    "TrainingLog": lambda m, **k: ka.TrainingLog(**{"directory": m.directory / "run", **k}),
+    "TrainingState": lambda m, **k: ka.TrainingState(**{"directory": m.directory / "run", **k}),
     "UnfoldScores": lambda m, **k: layers.UnfoldScores(**k),
 }
 
@@ -127,6 +131,23 @@ WRONG_TASKS = {
         "dropout": RATE,
         "layer_norm_epsilon": ABOVE_0,
         "kernel_initializer": INITIALIZER,
+    },
+    "SkipNonFinite": {"optimizer": [(v, "must be a keras optimizer") for v in (None, "lamb")]},
+    "TrainingLog": {
+        "directory": PATH,
+        "every": COUNT,
+        "limit": COUNT,
+        "spike": [(v, "GradientWatch") for v in (0, "x")],
+        "tokens_per_step": [(v, "None or a number of at least 0") for v in (-1, "x")],
+        "peak": [(v, "None or a number of at least 0") for v in (-1, "x")],
+    },
+    "TrainingState": {
+        "directory": PATH,
+        "every": [(v, "None or an integer of at least 1") for v in (0, 1.5, "9")],
+        "keep": COUNT,
+        "keep_every": [(v, "None or an integer of at least 1") for v in (0, 1.5, "9")],
+        "monitor": [(3, "None or a name in the logs")],
+        "mode": [(v, "'min' or 'max'") for v in ("least", None)],
     },
     "LinearSpanHead": {"kernel_initializer": INITIALIZER},
 }

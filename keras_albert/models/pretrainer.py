@@ -12,6 +12,7 @@ from keras_albert.models.fill_mask import fill_mask
 from keras_albert.models.task import AlbertTask, is_model_input
 from keras_albert.preprocessing.pretraining import AlbertPretrainerPreprocessor
 from keras_albert.preprocessing.segments import OBJECTIVES
+from keras_albert.training.handing_over import hand_over
 from keras_albert.training.lamb import Lamb
 from keras_albert.training.losses import MaskedLMLoss
 
@@ -149,7 +150,8 @@ class AlbertPretrainer(AlbertTask, keras_hub.models.Task):
             batch_size: examples in a batch of strings or inputs; a dataset has its own.
             validation_data: a `PretrainingDataset` with `static=True`, so that every epoch is
                 measured on the same examples; or a tuple `(x, y)`.
-            **kwargs: see `AlbertTask.fit`.
+            **kwargs: see `AlbertTask.fit`. With a `TrainingState` among `callbacks` a run that was
+                interrupted goes on.
 
         Returns:
             A `keras.callbacks.History`.
@@ -173,6 +175,7 @@ class AlbertPretrainer(AlbertTask, keras_hub.models.Task):
         if _is_endless(x):
             kwargs["steps_per_epoch"] = kwargs.get("steps_per_epoch") or len(x)
             kwargs["shuffle"] = False  # it shuffles itself, and Keras would warn that it cannot
+            x = hand_over(x, kwargs.get("callbacks"))
         if _is_endless(validation_data):
             kwargs["validation_steps"] = kwargs.get("validation_steps") or len(validation_data)
         return super().fit(x, y, batch_size, validation_data=validation_data, **kwargs)

@@ -1,7 +1,8 @@
-"""Optimizer, schedules, losses and metrics."""
+"""Optimizers, schedules, losses, metrics; runs that are logged, safe and go on after a kill."""
 
 from keras_albert.training.adamw import AdamW
 from keras_albert.training.lamb import Lamb
+from keras_albert.training.log import TrainingLog
 from keras_albert.training.losses import MaskedLMLoss
 from keras_albert.training.metrics import (
     F1Score,
@@ -9,7 +10,9 @@ from keras_albert.training.metrics import (
     PearsonCorrelation,
     SpearmanCorrelation,
 )
+from keras_albert.training.safety import SkipNonFinite
 from keras_albert.training.schedules import WarmupPolynomialDecay
+from keras_albert.training.state import TrainingState
 
 __all__ = [
     "AdamW",
@@ -18,6 +21,9 @@ __all__ = [
     "MaskedLMLoss",
     "MatthewsCorrelation",
     "PearsonCorrelation",
+    "SkipNonFinite",
     "SpearmanCorrelation",
+    "TrainingLog",
+    "TrainingState",
     "WarmupPolynomialDecay",
 ]
