@@ -3,6 +3,7 @@
 import importlib
 import importlib.metadata
 import os
+import re
 import sys
 
 COMMANDS = {  # name -> (module, what it does)
@@ -10,6 +11,9 @@ COMMANDS = {  # name -> (module, what it does)
     "prepare": ("prepare_corpus", "Tokenize a corpus of any size into shards."),
     "inspect": ("inspect_shards", "Show a pretraining example in colour, and statistics."),
     "checkpoint": ("checkpoint", "Describe a checkpoint of ALBERT or BERT, or convert it."),
+    "finetune-squad": ("finetune_squad", "Fine-tune on SQuAD: questions answered from a text."),
+    "finetune-race": ("finetune_race", "Fine-tune on RACE: questions with options on a passage."),
+    "finetune-swag": ("finetune_swag", "Fine-tune on SWAG: the ending that goes on best."),
     "benchmark": ("benchmark", "Measure speed on this machine, both sides in one run."),
 }
 
@@ -44,15 +48,42 @@ def main(arguments=None):
         recipe.main(arguments[1:])
     except KeyboardInterrupt:
         print(f"\nkeras-albert {arguments[0]}: interrupted.", file=sys.stderr)
+        if text := getattr(recipe, "INTERRUPTED", ""):
+            print(text, file=sys.stderr)
         return 130
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         if os.environ.get("KERAS_ALBERT_TRACEBACK"):
             raise
         # Messages say what to do; the traceback of a wrong argument helps nobody.
-        print(f"\nkeras-albert {arguments[0]}: {error}", file=sys.stderr)
+        message = in_options(str(error), recipe.parser())
+        print(f"\nkeras-albert {arguments[0]}: {message}", file=sys.stderr)
         print("(KERAS_ALBERT_TRACEBACK=1 shows where this was raised.)", file=sys.stderr)
         return 1
     return 0
+
+
+def in_options(message, parser):
+    """An error's message with arguments of Python as they are typed: `overwrite=True`, --overwrite.
+
+    Names that are no options of this command stay as they are.
+    """
+    names = {
+        action.dest: action.option_strings[-1] if action.option_strings else action.dest.upper()
+        for action in parser._actions
+    }
+
+    def typed(match):
+        option = names.get(match["name"])
+        if option is None:
+            return match[0]
+        value = match["value"]
+        return option if value in (None, "True") else f"{option} {value}"
+
+    # In backticks, then as a received value; the function that the argument is of is not named.
+    message = re.sub(
+        r"`(?P<name>\w+)(?:=(?P<value>[^`]+))?`(?: of [A-Za-z_]\w*\b)?", typed, message
+    )
+    return re.sub(r"\b(?P<name>\w+)=(?P<value>)(?=\S)", typed, message)
 
 
 if __name__ == "__main__":

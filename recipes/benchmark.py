@@ -20,6 +20,7 @@ import tempfile
 import time
 
 import numpy as np
+from keras_albert_recipes import options
 
 REPEATS = 5
 LENGTHS = (512, 128)
@@ -232,23 +233,28 @@ def generated(path, size, seed):
     return path
 
 
-def parse(arguments):
-    """Read the command line."""
+def parser():
+    """The command line."""
     parser = argparse.ArgumentParser(
         prog="keras-albert benchmark",
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=options.Help,
     )
     add = parser.add_argument
-    add("what", choices=("data", "memory"))
-    add("--files", nargs="+", help="text to measure with; default: generated")
+    add("what", choices=("data", "memory"), help="see above")
+    add("--files", nargs="+", help="text to measure with (default: generated)")
     add("--tokenizer", help="spiece.model, vocab.txt or a saved tokenizer's directory")
-    add("--repeats", type=int, default=REPEATS)
+    add("--repeats", type=int, default=REPEATS, help="of each measurement")
     add("--gigabytes", type=float, default=2.0, help="of text, for `memory`")
     add("--num-workers", type=int, help="of the preparation, for `memory`")
     add("--folder", help="for temporary files of `memory`")
-    add("--seed", type=int, default=0)
-    return parser.parse_args(arguments)
+    add("--seed", type=int, default=0, help="of the generated text")
+    return parser
+
+
+def parse(arguments):
+    """Read the command line."""
+    return parser().parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # the start-up notes of TensorFlow
 
+from keras_albert_recipes import options  # noqa: E402
+
 import keras_albert  # noqa: E402
 
 PREFIX = "model.ckpt-best"  # as in the released archives
@@ -23,10 +25,24 @@ PREFIX = "model.ckpt-best"  # as in the released archives
 def main(arguments=None):
     """Run the recipe; `arguments` are a list of strings, the command line's by default."""
     args = parse(arguments)
+    check_source(args.path if args.command == "inspect" else args.source)
     if args.command == "inspect":
         print(keras_albert.checkpoints.report(args.path, check_finite=not args.fast))
     else:
         convert(args)
+
+
+def check_source(source):
+    """Refuse what is no checkpoint, by what it is."""
+    path = pathlib.Path(source).expanduser()
+    if path.joinpath("manifest.json").exists() or any(path.glob("shard-*.array_record")):
+        raise ValueError(
+            "A checkpoint is asked for, and this is a directory of shards: look at it with "
+            f"`keras-albert inspect`. Received: {source!r}"
+        )
+    archive = path.name.endswith((".tar.gz", ".tgz", ".tar"))
+    if archive and not path.exists() and "://" not in source:
+        raise ValueError(f"There is no such archive. Received: {source!r}")
 
 
 def convert(args):
@@ -47,12 +63,12 @@ def convert(args):
     )
 
 
-def parse(arguments):
-    """Read the command line."""
+def parser():
+    """The command line."""
     parser = argparse.ArgumentParser(
         prog="keras-albert checkpoint",
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=options.Help,
     )
     commands = parser.add_subparsers(dest="command", required=True)
     inspect = commands.add_parser("inspect", help="print what a checkpoint holds")
@@ -62,7 +78,12 @@ def parse(arguments):
     convert.add_argument("source", help="a path, or hf://owner/name")
     convert.add_argument("target", help="a directory that is new or empty")
     convert.add_argument("--to", required=True, choices=("huggingface", "google", "keras"))
-    return parser.parse_args(arguments)
+    return parser
+
+
+def parse(arguments):
+    """Read the command line."""
+    return parser().parse_args(arguments)
 
 
 if __name__ == "__main__":

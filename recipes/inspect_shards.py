@@ -17,16 +17,17 @@ import pathlib
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # the start-up notes of TensorFlow
 
 import numpy as np  # noqa: E402
+from keras_albert_recipes import options  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.progress import track  # noqa: E402
 from rich.table import Table  # noqa: E402
 from rich.text import Text  # noqa: E402
 
 import keras_albert  # noqa: E402
+from keras_albert.data.manifest import FILE_NAME, load_tokenizer  # noqa: E402
 from keras_albert.data.statistics import collect, original_tokens, plot_statistics  # noqa: E402
 from keras_albert.data.tfrecord_dataset import TFRecordDataset  # noqa: E402
 from keras_albert.preprocessing.masking import MaskingVocabulary  # noqa: E402
-from keras_albert.preprocessing.randomness import STREAM_SEGMENTS, example_keys, uniforms  # noqa: E402
 
 SEQUENCE_LENGTH = 128
 EXAMPLES = 1_000
@@ -58,7 +59,7 @@ def main(arguments=None):
     shown = track(indices, "Counting", console=console, transient=True) if count > 100 else indices
     vocabulary = MaskingVocabulary.from_tokenizer(tokenizer)
     statistics = collect(map(example, shown), vocabulary, args.max_ngram, args.seed)
-    print_statistics(console, statistics, indices, args, data)
+    print_statistics(console, statistics, args, data)
 
     # 4. The same as a picture.
     mask_rate = getattr(data, "mask_rate", None)
@@ -85,7 +86,9 @@ def open_shards(args):
 
 def open_tfrecords(args):
     """TFRecord files: the data, the tokenizer that was named, and a function of an index."""
-    if args.tokenizer.endswith(".txt"):
+    if pathlib.Path(args.tokenizer).is_dir():
+        tokenizer = load_tokenizer(args.tokenizer)
+    elif args.tokenizer.endswith(".txt"):
         tokenizer = keras_albert.BertTokenizer(args.tokenizer)
     else:
         tokenizer = keras_albert.AlbertTokenizer(args.tokenizer)
@@ -150,7 +153,7 @@ def print_example(console, example, args, data, tokenizer):
         console.print(part)
 
 
-def print_statistics(console, statistics, indices, args, data):
+def print_statistics(console, statistics, args, data):
     """Print the counts, each beside what it should be where that is known."""
     lengths, predictions = statistics.length_N, statistics.predictions_N
     examples, tokens = len(lengths), int(lengths.sum())
@@ -167,11 +170,10 @@ def print_statistics(console, statistics, indices, args, data):
         ("padding", f"{1 - tokens / slots:.1%}", ""),
     ]
     if args.shards:
-        keys = example_keys(data.seed, args.epoch, np.array(indices))
-        # The first number of this stream decides, as in `draw_segments`.
-        short = uniforms(keys, STREAM_SEGMENTS, 1)[:, 0] < data.short_sequence_probability
         asked = f"{data.short_sequence_probability:.1%}"
-        rows.append(("aimed at a shorter length", f"{short.mean():.1%}", asked))
+        short = f"{statistics.aims_short_N.mean():.1%}"
+        rows.append(("aimed at a shorter length", short, asked))
+        rows.append(("of one sentence", f"{statistics.one_sentence_N.mean():.1%}", ""))
     rate = f"{data.mask_rate:.1%}" if args.shards else ""
     rows += [
         ("tokens to predict", f"{predictions.sum() / tokens:.1%}", rate),
@@ -181,13 +183,22 @@ def print_statistics(console, statistics, indices, args, data):
     ]
     if len(statistics.label_N):
         name = "swapped" if args.objective == "sop" else "random second segment"
-        rows.append((name, f"{statistics.label_N.mean():.1%}", "50.0%"))
+        expected = statistics.expected_label(args.objective)
+        expected = "50.0% or more" if expected is None else f"{expected:.1%}"
+        rows.append((name, f"{statistics.label_N.mean():.1%}", expected))
     table = Table("", "observed", "expected", title="Statistics", title_justify="left")
     for number in (1, 2):
         table.columns[number].justify = "right"
     for row in rows:
         table.add_row(*map(Text, row))
     console.print(table)
+    if args.objective == "nsp":
+        console.print(
+            "A random second segment is drawn half of the time, and always where the chunk of the "
+            "document is one sentence: there is nothing to split.\n",
+            style="dim",
+            highlight=False,
+        )
 
     title = f"Masked words in a row ({statistics.runs_R.sum():,} runs)"
     table = Table("words", "observed", "expected", "as drawn", title=title, title_justify="left")
@@ -205,38 +216,69 @@ def print_statistics(console, statistics, indices, args, data):
     )
 
 
-def parse(arguments):
-    """Read the command line; its defaults are the constants above."""
+def parser():
+    """The command line; its defaults are the constants above."""
     parser = argparse.ArgumentParser(
         prog="keras-albert inspect",
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=options.Help,
     )
     add = parser.add_argument
     add("files", nargs="+", help="a directory of shards, or TFRecord files")
     add("--index", type=int, default=0, help="of the example to print, from 0")
     add("--epoch", type=int, default=0, help="whose draws to show; shards only")
-    add("--sequence-length", type=int, help=f"default: {SEQUENCE_LENGTH}, or the TFRecords' own")
+    add("--sequence-length", type=int, help=f"(default: {SEQUENCE_LENGTH}, or the TFRecords' own)")
     add("--max-ngram", type=int, default=3, help="longest masked n-gram, in words")
-    add("--objective", default="sop", choices=("sop", "nsp", "none"))
-    add("--seed", type=int, default=0)
-    add("--tokenizer", help="a .model or .txt; for TFRecord files, which hold ids alone")
+    add("--objective", default="sop", choices=("sop", "nsp", "none"), help="of the segments")
+    add("--seed", type=int, default=0, help="whose draws to show; shards only")
+    add(
+        "--tokenizer",
+        help="spiece.model, vocab.txt or a saved tokenizer's directory; for TFRecord files",
+    )
     add("--examples", type=int, default=EXAMPLES, help="for the statistics; 0 for none")
     add("--output", default=OUTPUT, help="the picture, a PNG")
-    args = parser.parse_args(arguments)
-    directory = pathlib.Path(args.files[0])
-    args.shards = (
-        len(args.files) == 1 and directory.is_dir() and not any(directory.glob("*.tfrecord*"))
-    )
+    return parser
+
+
+def parse(arguments):
+    """Read the command line, and what its options say together."""
+    command_line = parser()
+    args = command_line.parse_args(arguments)
+    directories = [path for path in map(pathlib.Path, args.files) if is_corpus(path)]
+    if directories and len(args.files) > 1:
+        command_line.error(
+            "one directory of shards at a time, and no other file with it. Received: "
+            f"{', '.join(args.files)}"
+        )
+    args.shards = bool(directories)
+    if not args.shards and (wrong := not_examples(args.files)):
+        command_line.error(wrong)
     if args.shards and args.tokenizer:
-        parser.error("--tokenizer is for TFRecord files: shards have theirs beside them")
+        command_line.error("--tokenizer is for TFRecord files: shards have theirs beside them")
     if not args.shards and not args.tokenizer:
-        parser.error("TFRecord files hold ids alone: name their vocabulary with --tokenizer")
+        command_line.error("TFRecord files hold ids alone: name their vocabulary with --tokenizer")
     if not args.shards and args.epoch:
-        parser.error("--epoch is for shards: TFRecord files hold one draw of each example")
+        command_line.error("--epoch is for shards: TFRecord files hold one draw of each example")
     if args.examples < 0 or args.max_ngram < 1:
-        parser.error("--examples must be at least 0, --max-ngram at least 1")
+        command_line.error("--examples must be at least 0, --max-ngram at least 1")
     return args
+
+
+def is_corpus(path):
+    """Whether a path is a directory of shards: all others are asked for examples."""
+    return path.is_dir() and (path.joinpath(FILE_NAME).exists() or any(path.glob("shard-*")))
+
+
+def not_examples(files):
+    """Why these are neither shards nor files of examples; None where they may be."""
+    for path in map(pathlib.Path, files):
+        if path.is_dir() and not any(path.glob("*.tfrecord*")):
+            return f"a directory must hold shards or TFRecord files. Received: {path}"
+        if path.suffix in (".gz", ".ckpt", ".keras", ".h5", ".safetensors"):
+            return f"to look at a checkpoint: keras-albert checkpoint inspect. Received: {path}"
+        if not path.exists() and not any(sign in str(path) for sign in "*?["):
+            return f"there is no such file or directory: {path}"
+    return None
 
 
 if __name__ == "__main__":

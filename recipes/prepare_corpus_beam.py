@@ -25,69 +25,46 @@ with many cores is served better by `prepare_corpus.py`, which also goes on when
 """
 
 import argparse
-import os
-import sys
 
-if "keras_albert" not in sys.modules:  # on its own, it needs neither Keras nor a backend
-    os.environ["KERAS_ALBERT_LIGHT"] = "1"
+from keras_albert_recipes import options
 
-from keras_albert.data.beam_pipeline import prepare_corpus_beam  # noqa: E402
-from keras_albert.data.documents import ON_ERROR, SEPARATORS  # noqa: E402
-from keras_albert.preprocessing.encoders import load_encoder  # noqa: E402
+with options.light():  # on its own, it needs neither Keras nor a backend
+    from keras_albert.data.beam_files import local_file
+    from keras_albert.data.beam_pipeline import prepare_corpus_beam
+    from keras_albert.data.manifest import FILE_NAME, Manifest
+    from keras_albert.preprocessing.encoders import load_encoder
 
 
 def main(arguments=None):
     """Run the recipe; `arguments` are a list of strings, the command line's by default."""
     args, flags = parse(arguments)
-    options = {"lowercase": False, "strip_accents": False} if args.cased else {}
+    normalization = {"lowercase": False, "strip_accents": False} if args.cased else {}
     manifest = prepare_corpus_beam(
         args.files,
         args.output,
-        tokenizer=load_encoder(args.tokenizer, **options),
+        tokenizer=load_encoder(args.tokenizer, **normalization),
         options=flags,
-        sentences=args.sentences,
-        document_separator=args.document_separator,
-        text_field=args.text_field,
-        on_error=args.on_error,
-        drop_duplicates=args.drop_duplicates,
-        holdout=args.holdout,
-        max_document_tokens=args.max_document_tokens,
-        shard_tokens=args.shard_tokens,
-        overwrite=args.overwrite,
+        **options.preparation(args),
     )
-    skipped = sum(manifest.inputs["skipped"]["counts"].values())
-    print(
-        f"{args.output}: {manifest.num_documents:,} documents, {manifest.num_tokens:,} tokens in "
-        f"{len(manifest.shards)} shards; {manifest.inputs['duplicates']:,} documents dropped as "
-        f"duplicates, {skipped:,} skipped as broken"
-    )
+    held_out = None
+    if args.holdout:
+        with local_file(f"{args.output.rstrip('/')}/heldout/{FILE_NAME}") as path:
+            held_out = Manifest.load(path.parent).num_documents
+    options.report(manifest, held_out, args)
 
 
 def parse(arguments):
     """Read the command line; returns the recipe's arguments and the flags that are Beam's."""
     parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        description=__doc__, formatter_class=options.Help, allow_abbrev=False
     )
-    add = parser.add_argument
-    add("files", nargs="+", help="files, directories, patterns or names of objects")
-    add("--output", required=True, help="directory of the shards")
-    add(
+    parser.add_argument("files", nargs="+", help="files, directories, patterns or object names")
+    parser.add_argument(
         "--tokenizer",
         required=True,
         help="spiece.model, vocab.txt or a saved tokenizer's directory",
     )
-    add("--cased", action="store_true", help="keep capitals and accents")
-    add("--sentences", default="en", help="language for sentence splitting, or 'lines'")
-    add("--document-separator", default="auto", choices=SEPARATORS, help="in plain text")
-    add("--text-field", default="text", help="of JSON lines and Parquet")
-    add("--on-error", default="raise", choices=ON_ERROR, help="what to do with what is broken")
-    add("--drop-duplicates", action="store_true", help="keep the first of equal documents")
-    add("--holdout", type=float, default=0.0, help="share of documents kept for evaluation")
-    add("--max-document-tokens", type=int, default=8192, help="in a record; longer ones are cut")
-    add("--shard-tokens", type=int, default=50_000_000)
-    add("--overwrite", action="store_true", help="replace what --output holds")
+    options.add_preparation(parser)
     return parser.parse_known_args(arguments)
 
 

@@ -22,8 +22,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # the start-up notes of Tens
 
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
+from keras_albert_recipes import options  # noqa: E402
 
 import keras_albert  # noqa: E402
+from keras_albert.data.manifest import load_tokenizer  # noqa: E402
 
 OUTPUT = "run"
 PRESET = "albert_tiny"
@@ -41,6 +43,12 @@ PROMPTS = (
     "The [MASK] statement is used to define a new function.",
     "If the object has no such attribute, an AttributeError is [MASK].",
     "The value of the expression is returned to the [MASK].",
+)
+
+
+INTERRUPTED = (
+    "Interrupted while preparing the corpus, the same command, without --overwrite, goes on. "
+    "Interrupted while training, it starts anew, with --overwrite."
 )
 
 
@@ -138,6 +146,8 @@ def language_reference():
 def make_tokenizer(args, output):
     """Load the tokenizer that was asked for, or train one on the corpus."""
     if args.tokenizer:
+        if pathlib.Path(args.tokenizer).is_dir():
+            return load_tokenizer(args.tokenizer)
         if str(args.tokenizer).endswith(".txt"):
             return keras_albert.BertTokenizer(args.tokenizer)
         return keras_albert.AlbertTokenizer(args.tokenizer)
@@ -156,7 +166,7 @@ def make_tokenizer(args, output):
 def make_phase(args, shards, number):
     """Datasets and steps of one phase; batches of later phases have as many tokens."""
     length = args.sequence_length[number]
-    options = {
+    settings = {
         "sequence_length": length,
         "batch_size": max(1, args.batch_size * args.sequence_length[0] // length),
         "objective": args.objective,
@@ -166,8 +176,8 @@ def make_phase(args, shards, number):
     epochs = max(1, round(args.evaluations * args.shares[number]))
     return {
         # Another seed for another phase: the same shards, no example again.
-        "training": keras_albert.PretrainingDataset(shards, seed=args.seed + number, **options),
-        "heldout": keras_albert.PretrainingDataset(shards / "heldout", static=True, **options),
+        "training": keras_albert.PretrainingDataset(shards, seed=args.seed + number, **settings),
+        "heldout": keras_albert.PretrainingDataset(shards / "heldout", static=True, **settings),
         "epochs": epochs,
         "steps_per_epoch": max(1, -(-round(args.steps * args.shares[number]) // epochs)),
     }
@@ -269,50 +279,66 @@ def save(model, output):
     print(f"\nSaved {preset}/ and {output / 'model.keras'}")
 
 
-def parse(arguments):
-    """Read the command line; its defaults are the constants above."""
+def parser():
+    """The command line; its defaults are the constants above."""
     parser = argparse.ArgumentParser(
         prog="keras-albert pretrain",
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=options.Help,
     )
     add = parser.add_argument
-    add("--files", nargs="+", help="text files, directories or patterns; default: see above")
+    add("--files", nargs="+", help="text files, directories or patterns (default: see above)")
     add("--sentences", default="en", help="language for sentence splitting, or 'lines'")
-    add("--tokenizer", help="a .model (SentencePiece) or .txt (WordPiece); default: train one")
+    add(
+        "--tokenizer",
+        help="spiece.model, vocab.txt or a saved tokenizer's directory (default: train one)",
+    )
     add("--vocabulary-size", type=int, default=VOCABULARY_SIZE, help="of the tokenizer to train")
     add("--preset", default=PRESET, help="architecture, as albert_base_v2")
     add("--initializer-range", type=float, default=0.02, help="deviation of initial weights")
-    add("--objective", default="sop", choices=("sop", "nsp", "none"))
+    add("--objective", default="sop", choices=("sop", "nsp", "none"), help="of the segments")
     add("--sequence-length", type=int, nargs="+", default=[SEQUENCE_LENGTH], help="of each phase")
     add("--phase-shares", type=float, nargs="+", default=[1.0], help="of the steps, as 0.9 0.1")
     add("--batch-size", type=int, default=BATCH_SIZE, help="of the first phase")
     add("--mask-rate", type=float, default=0.15, help="share of the tokens to predict")
     add("--max-ngram", type=int, default=3, help="longest masked n-gram, in words")
-    add("--steps", type=int, default=STEPS)
-    add("--learning-rate", type=float, help="peak; default: 1e-2 for albert_tiny, else the paper's")
-    add("--warmup-steps", type=int, help="default: a tenth of the steps")
+    add("--steps", type=int, default=STEPS, help="of all phases")
+    add(
+        "--learning-rate", type=float, help="peak (default: 1e-2 for albert_tiny, else the paper's)"
+    )
+    add("--warmup-steps", type=int, help="(default: a tenth of the steps)")
     add("--holdout", type=float, default=HOLDOUT, help="share of documents held out")
     add("--evaluations", type=int, default=EVALUATIONS, help="on held-out text, while training")
-    add("--prompts", nargs="*", help="texts with [MASK] to fill in at the end")
-    add("--seed", type=int, default=0)
-    add("--output", default=OUTPUT)
+    add("--prompts", nargs="*", help="texts with [MASK] to fill in (default: three)")
+    add("--seed", type=int, default=0, help="of weights, order and masks")
+    add("--output", default=OUTPUT, help="directory of all that is made")
     add("--overwrite", action="store_true", help="replace an earlier run in --output")
-    args = parser.parse_args(arguments)
+    return parser
+
+
+def parse(arguments):
+    """Read the command line, and what its options say together."""
+    command_line = parser()
+    args = command_line.parse_args(arguments)
     for name in ("steps", "evaluations", "batch_size", "vocabulary_size"):
         if getattr(args, name) < 1:
-            parser.error(f"--{name.replace('_', '-')} must be at least 1")
+            command_line.error(f"--{name.replace('_', '-')} must be at least 1")
     args.shares = args.phase_shares
     alike = len(args.shares) == len(args.sequence_length) and min(args.shares) > 0
     if not alike or abs(sum(args.shares) - 1) > 1e-6:
-        parser.error(
+        command_line.error(
             "--phase-shares must have a share above 0 for each --sequence-length, adding up to 1: "
             f"received {args.shares} for {args.sequence_length}"
         )
     if not 0 < args.holdout < 1:
-        parser.error("--holdout must be above 0 and below 1: what was learned is measured on it")
-    if pathlib.Path(args.output, "shards").exists() and not args.overwrite:
-        parser.error(f"{args.output}/ holds an earlier run: pass another --output, or --overwrite")
+        command_line.error(
+            "--holdout must be above 0 and below 1: what was learned is measured on it"
+        )
+    # A preparation that was interrupted goes on; training starts anew.
+    if pathlib.Path(args.output, "shards", "manifest.json").exists() and not args.overwrite:
+        command_line.error(
+            f"{args.output}/ holds an earlier run: pass another --output, or --overwrite"
+        )
     if args.learning_rate is None:
         paper = PAPER_RATE * (args.batch_size / PAPER_BATCH) ** 0.5
         args.learning_rate = TINY_RATE if args.preset == "albert_tiny" else paper

@@ -147,6 +147,8 @@ def test_files_of_examples_are_shown_like_the_shards_they_are_from(corpus, capsy
     for name in ("mean length", "seen as [MASK]", "swapped"):
         assert row(files, name) == row(shards, name)
     assert files.split("Masked words")[1] == shards.split("Masked words")[1]
+    directory = ["--tokenizer", str(corpus / "shards" / "tokenizer"), *options[2:]]
+    assert run(corpus, capsys, *directory, files=names) == files
 
 
 def row(output, name):
@@ -203,6 +205,28 @@ def test_statistics_are_what_counting_gives(corpus, capsys):
     assert row(output, "4 or more")[0] == f"{sum(n > 3 for n in runs) / len(runs):.1%}"
     assert (corpus / "stats.png").read_bytes().startswith(b"\x89PNG")
     assert not list(corpus.glob("*.partial"))
+
+
+def test_short_targets_are_a_tenth(corpus, capsys):
+    """Closed form: each of n examples aims short with p = 0.1; within 4 deviations."""
+    data = dataset(corpus)
+    found = [data.example(n, e)["aims_short"] for e in range(25) for n in range(80)]
+    assert abs(np.mean(found) - 0.1) < 4 * (0.1 * 0.9 / len(found)) ** 0.5
+    output = run(corpus, capsys, "--examples", "80", "--epoch", "7")
+    assert row(output, "aimed at") == [f"{np.mean(found[7 * 80 : 8 * 80]):.1%}", "10.0%"]
+
+
+@pytest.mark.parametrize("length", [7, 32])
+def test_random_second_segments_are_half_and_those_of_one_sentence(corpus, capsys, length):
+    options = ["--objective", "nsp", "--examples", "80", "--sequence-length", str(length)]
+    output = run(corpus, capsys, *options)
+    observed, expected = (float(cell.rstrip("%")) for cell in row(output, "random second"))
+    single = float(row(output, "of one sentence")[0].rstrip("%"))
+    assert expected == pytest.approx(50 + single / 2, abs=0.11)
+    count = int(row(output, "examples")[0].split()[0])
+    assert single > 10 if length == 7 else single < 5
+    assert abs(observed - expected) < 4 * 50 / count**0.5
+    assert "nothing to split" in output
 
 
 def test_short_targets_are_counted(corpus, capsys):
@@ -296,6 +320,17 @@ def test_wrong_options_say_what_to_do(corpus, capsys):
     ):
         with pytest.raises(SystemExit):
             run(corpus, capsys, *options)
+        assert message in capsys.readouterr().err
+    (corpus / "empty").mkdir()
+    for files, message in (
+        (("shards", "shards"), "one directory of shards at a time"),
+        (("shards", "vocab.txt"), "one directory of shards at a time"),
+        (("missing",), "no such file or directory"),
+        (("empty",), "must hold shards or TFRecord files"),
+        (("albert.tar.gz",), "keras-albert checkpoint inspect"),
+    ):
+        with pytest.raises(SystemExit):
+            run(corpus, capsys, files=files)
         assert message in capsys.readouterr().err
     (corpus / "x.tfrecord").write_bytes(b"")
     for options, message in (

@@ -1,8 +1,14 @@
 """Oracles: counts made by hand beside the recipe's, what a saved model says, exit statuses."""
 
 import csv
+import importlib
+import inspect
+import os
+import re
+import signal
 import subprocess
 import sys
+import time
 
 import keras
 import numpy as np
@@ -11,6 +17,10 @@ import pytest
 import keras_albert
 
 cli = pytest.importorskip("keras_albert_recipes.__main__", reason="the package is installed")
+options = pytest.importorskip("keras_albert_recipes.options", reason="the package is installed")
+prepare = pytest.importorskip(
+    "keras_albert_recipes.prepare_corpus", reason="the package is installed"
+)
 pretrain = pytest.importorskip("keras_albert_recipes.pretrain", reason="the package is installed")
 
 PLACES = ("garden", "kitchen", "street", "house", "field", "river")
@@ -144,9 +154,8 @@ def test_prepare_from_the_command_line_is_prepare_corpus(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     tokenizer = keras_albert.AlbertTokenizer(tmp_path / "a" / "spiece.model")
-    other = run("prepare", files, "--train-tokenizer", 60, "--output", tmp_path / "a")
-    assert other.returncode == 1 and "has 50 pieces" in other.stderr
     (tmp_path / "a" / "spiece.model").unlink()
+    (tmp_path / "a" / "spiece.json").unlink()
     manifest = keras_albert.prepare_corpus(
         files, tmp_path / "b", tokenizer=tokenizer, holdout=0.3, progress=False
     )
@@ -157,12 +166,162 @@ def test_prepare_from_the_command_line_is_prepare_corpus(tmp_path):
             assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), (
                 name
             )
-    assert f"{manifest.num_tokens:,} tokens in 1 shards" in done.stdout
+    assert f"{manifest.num_tokens:,} tokens in 1 shard\n" in done.stdout
+    assert f"Held out: {40 - manifest.num_documents} documents" in done.stdout
     again = run(
         "prepare", files, "--tokenizer", tmp_path / "a" / "tokenizer", "--output", tmp_path / "a"
     )
-    assert again.returncode == 1 and "overwrite=True" in again.stderr
+    assert again.returncode == 1 and "pass --overwrite" in again.stderr
+    assert "overwrite=True" not in again.stderr and "`" not in again.stderr
     assert keras_albert.PretrainingDataset(tmp_path / "a", 16, tokenizer=tokenizer).num_examples
+
+
+def prepared(tmp_path, capsys, *more):
+    """Exit status, standard output and errors of `keras-albert prepare` in this process."""
+    arguments = [*more, "--output", str(tmp_path / "out"), "--num-workers", "1"]
+    status = cli.main(["prepare", str(tmp_path / "*.txt"), *arguments])
+    return status, *capsys.readouterr()
+
+
+def test_a_tokenizer_of_an_earlier_run_is_used_only_for_the_same(tmp_path, capsys, monkeypatch):
+    """Interrupted after training it: the same goes on with it, all else says what differs."""
+    corpus(tmp_path)
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "prepare_corpus", stop)
+        status, _, error = prepared(tmp_path, capsys, "--train-tokenizer", "50")
+    assert status == 130 and "the same command, without --overwrite, goes on" in error
+    model = (tmp_path / "out" / "spiece.model").read_bytes()
+    for changed, message in (
+        (["--train-tokenizer", "50", "--cased"], "cased: False, now True"),
+        (["--train-tokenizer", "60"], "pieces: 50, now 60"),
+    ):
+        status, _, error = prepared(tmp_path, capsys, *changed)
+        assert status == 1 and message in error and "or --overwrite to train another" in error
+        assert (tmp_path / "out" / "spiece.model").read_bytes() == model
+    (tmp_path / "new.txt").write_text("Another document. It is new.")
+    status, _, error = prepared(tmp_path, capsys, "--train-tokenizer", "50")
+    assert status == 1 and "'files': 40" in error and "'files': 41" in error
+    (tmp_path / "new.txt").unlink()
+    status, printed, _ = prepared(tmp_path, capsys, "--train-tokenizer", "50")
+    assert status == 0 and "of an earlier run" in printed
+    assert (tmp_path / "out" / "tokenizer" / "vocabulary.spm").read_bytes() == model
+    more = ["--train-tokenizer", "60", "--cased", "--overwrite"]
+    status, _, _ = prepared(tmp_path, capsys, *more)
+    tokenizer = keras_albert.data.manifest.load_tokenizer(tmp_path / "out" / "tokenizer")
+    assert status == 0 and tokenizer.vocabulary_size() == 60 and not tokenizer.lowercase
+
+
+def test_nothing_is_made_in_a_directory_of_something_else(tmp_path, capsys):
+    corpus(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    status, _, error = prepared(tmp_path, capsys, "--train-tokenizer", "50", "--overwrite")
+    assert status == 1 and "thesis.tex" in error
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
+
+
+def test_duplicates_are_counted_as_what_they_are(tmp_path, capsys):
+    corpus(tmp_path)
+    for number in range(3):
+        (tmp_path / f"copy{number}.txt").write_text((tmp_path / "07.txt").read_text())
+    model = tmp_path / "spiece.model"
+    keras_albert.AlbertTokenizer.train(str(tmp_path / "*.txt"), 50, output=model)
+    options = ["--tokenizer", str(model), "--drop-duplicates", "--holdout", "0.3"]
+    status, printed, _ = prepared(tmp_path, capsys, *options)
+    kept, held_out, dropped = (
+        int(re.search(pattern, printed)[1])
+        for pattern in (r"out: (\d+) documents", r"Held out: (\d+)", r"Dropped: (\d+)")
+    )
+    assert status == 0 and (kept + held_out, dropped) == (40, 3)
+
+
+def test_messages_are_in_the_words_of_the_command_line():
+    say = lambda message: cli.in_options(message, prepare.parser())
+    assert say("`shard_tokens` of prepare_corpus must be 1. Received: shard_tokens=0") == (
+        "--shard-tokens must be 1. Received: --shard-tokens 0"
+    )
+    assert say("Pass `overwrite=True`, or `num_workers=1`.") == (
+        "Pass --overwrite, or --num-workers 1."
+    )
+    assert say("Every entry of `files`") == "Every entry of FILES"
+    unknown = "`strict=True` and `seed` are no options here: x=1"
+    assert say(unknown) == unknown
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_help_shows_the_defaults_that_the_parser_has(command, capsys):
+    recipe = importlib.import_module(f"keras_albert_recipes.{cli.COMMANDS[command][0]}")
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "None)" not in shown and "False)" not in shown
+    for action in recipe.parser()._actions:
+        if isinstance(action.default, (int, float)) and action.default is not False:
+            assert f"(default: {action.default})" in shown, action.dest
+
+
+def test_the_beam_recipe_leaves_the_environment_as_it_was():
+    pytest.importorskip("apache_beam")
+    program = (
+        "import os, sys; import keras_albert_recipes.prepare_corpus_beam;"
+        "assert 'KERAS_ALBERT_LIGHT' not in os.environ, os.environ['KERAS_ALBERT_LIGHT'];"
+        "assert 'keras' not in sys.modules"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "KERAS_ALBERT_LIGHT"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+
+
+def test_both_preparations_have_the_same_options():
+    beam = importlib.import_module("keras_albert_recipes.prepare_corpus_beam")
+    words = ["x.txt", "--tokenizer", "t", "--output", "o", "--holdout", "0.1", "--on-error", "skip"]
+    one, (other, flags) = prepare.parse(words), beam.parse([*words, "--runner=Flink"])
+    assert options.preparation(one) == options.preparation(other) and flags == ["--runner=Flink"]
+    accepted = inspect.signature(keras_albert.prepare_corpus).parameters
+    assert set(options.preparation(one)) <= set(accepted)
+    assert options.preparation(one)["holdout"] == 0.1
+
+
+def test_a_checkpoint_is_not_a_corpus(tmp_path, capsys):
+    (tmp_path / "manifest.json").write_text("{}")
+    assert cli.main(["checkpoint", "inspect", str(tmp_path)]) == 1
+    assert "keras-albert inspect" in capsys.readouterr().err
+    assert cli.main(["checkpoint", "inspect", str(tmp_path / "albert.tar.gz")]) == 1
+    assert "no such archive" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_prepare_quietly_and_it_goes_on(tmp_path):
+    """SIGINT to all processes, as a terminal sends it; then the bytes of an undisturbed run."""
+    text = "\n\n".join(f"Document {n} is here. It says {n * n} things." for n in range(150_000))
+    (tmp_path / "big.txt").write_text(text)
+    (tmp_path / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "document", "is", "here", "."])
+    )
+    command = [sys.executable, "-m", "keras_albert_recipes", "prepare", str(tmp_path / "big.txt")]
+    command += ["--tokenizer", str(tmp_path / "vocab.txt"), "--num-workers", "2", "--output"]
+    process = subprocess.Popen(
+        [*command, str(tmp_path / "a")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    with process.stderr:
+        while not list(tmp_path.glob("a/*.journal")):
+            time.sleep(0.05)
+        time.sleep(1)
+        os.killpg(process.pid, signal.SIGINT)
+        error = process.stderr.read()
+    assert process.wait() == 130
+    assert "Traceback" not in error and "the same command, without --overwrite, goes on" in error
+    for name in ("a", "b"):
+        subprocess.run([*command, str(tmp_path / name)], check=True, capture_output=True)
+    for path in (tmp_path / "b").rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / "a" / path.relative_to(tmp_path / "b")).read_bytes()
 
 
 def test_command_line(tmp_path, capsys):

@@ -20,7 +20,7 @@ from keras_albert.data import manifest as manifests
 from keras_albert.data import preparation
 from keras_albert.data.beam_files import ATTEMPT, clear_objects, find_inputs, is_object, local_file
 from keras_albert.data.corpus_writer import HELDOUT, load_state
-from keras_albert.data.documents import read_sources
+from keras_albert.data.documents import read_sources, warn_of_language
 from keras_albert.data.encoding import DocumentEncoder
 from keras_albert.data.formats import load
 from keras_albert.light import LIGHT
@@ -120,6 +120,7 @@ def prepare_corpus_beam(
         **reading,
     )
     inputs = preparation.inputs_of([(name, size) for _, name, size in found])
+    warn_of_language(sentences)
     output = _make_room(output, overwrite)
     if options is None or isinstance(options, (list, tuple)):
         options = pipeline_options.PipelineOptions(list(options or []))

@@ -23,7 +23,9 @@ from keras_albert.preprocessing.randomness import example_keys
 from keras_albert.preprocessing.segments import (
     OBJECTIVES,
     Document,
-    draw_segments,
+    aims_short,
+    draw_batch,
+    draws_one_sentence,
     examples_in,
     pack_pairs,
 )
@@ -192,7 +194,7 @@ class PretrainingDataset(ExampleStream):
 
     def __getstate__(self):
         # Engines of tokenizers do not all survive a pickle; it is loaded again if asked for.
-        return {**self.__dict__, "_tokenizer": None}
+        return {**super().__getstate__(), "_tokenizer": None}
 
     def _examples(self, index_B: np.ndarray, epoch_B: np.ndarray):
         rows, label_B, _ = self._rows(index_B, epoch_B)
@@ -212,8 +214,10 @@ class PretrainingDataset(ExampleStream):
 
         Returns:
             A dict of `token_ids`, `segment_ids`, `padding_mask` (S,), `mask_positions`, `mask_ids`,
-            `mask_weights` (P,), `sentence` (an int), and `segments`: the two arrays of token ids
-            before packing and masking (the second is None with objective `"none"`).
+            `mask_weights` (P,), `sentence` (an int), `segments`: the two arrays of token ids
+            before packing and masking (the second is None with objective `"none"`), and two bools:
+            `aims_short`, whether it aims at a shorter length, and `one_sentence`, whether its chunk
+            of the document is one sentence, or a part of one.
 
         Raises:
             ValueError: where there is no such example.
@@ -227,35 +231,47 @@ class PretrainingDataset(ExampleStream):
             )
         rows, label_B, pairs = self._rows(np.array([index]), np.array([epoch]))
         row = {name: array[0] for name, array in rows.items()}
-        return {**row, "sentence": int(label_B[0]), "segments": pairs[0][:2]}
+        return {
+            **row,
+            "sentence": int(label_B[0]),
+            "segments": pairs[0][:2],
+            **self._draw(index, epoch),
+        }
+
+    def _draw(self, index: int, epoch: int) -> dict:
+        """What `example` says of the draw itself."""
+        keys = example_keys(self.seed, epoch, [index])
+        record = int(np.searchsorted(self._first_examples, index, side="right")) - 1
+        first, end = self._first_examples[record : record + 2].tolist()
+        short = {"short_sequence_probability": self.short_sequence_probability}
+        one_sentence = draws_one_sentence(
+            self._read([record])[0],
+            index - first,
+            end - first,
+            keys[0],
+            sequence_length=self.sequence_length,
+            objective=self.objective,
+            **short,
+        )
+        return {"aims_short": bool(aims_short(keys, **short)[0]), "one_sentence": one_sentence}
 
     def _rows(self, index_B: np.ndarray, epoch_B: np.ndarray):
         """Returns (dict of (B, ...) arrays, labels (B,) int32, the B (a, b, label))."""
         keys_B = example_keys(self.seed, epoch_B, index_B)
         record_B = np.searchsorted(self._first_examples, index_B, side="right") - 1
         first_B, end_B = self._first_examples[record_B], self._first_examples[record_B + 1]
-        pairs = [
-            draw_segments(
-                document,
-                ordinal,
-                count,
-                key,
-                sequence_length=self.sequence_length,
-                objective=self.objective,
-                short_sequence_probability=self.short_sequence_probability,
-                legacy=self.legacy,
-                random_document=lambda u, record=record: self._another(record, u),
-                word_starts_V=self._vocabulary.word_starts if self.whole_words else None,
-            )
-            for document, ordinal, count, key, record in zip(
-                self._read(record_B),
-                (index_B - first_B).tolist(),
-                (end_B - first_B).tolist(),
-                keys_B,
-                record_B,
-                strict=True,
-            )
-        ]
+        pairs = draw_batch(
+            self._read(record_B),
+            (index_B - first_B).tolist(),
+            (end_B - first_B).tolist(),
+            keys_B,
+            sequence_length=self.sequence_length,
+            objective=self.objective,
+            short_sequence_probability=self.short_sequence_probability,
+            legacy=self.legacy,
+            random_document=lambda row, u: self._another(record_B[row], u),
+            word_starts_V=self._vocabulary.word_starts if self.whole_words else None,
+        )
         token_ids_BS, segment_ids_BS, padding_mask_BS = pack_pairs(
             pairs, self.sequence_length, *self._special_ids
         )
@@ -272,10 +288,7 @@ class PretrainingDataset(ExampleStream):
         return rows, np.array([label for _, _, label in pairs], "int32"), pairs
 
     def _read(self, records: np.ndarray) -> list[Document]:
-        return [
-            Document(token_ids, np.cumsum(lengths, dtype="int64"))
-            for token_ids, lengths in self._reader.read(records)
-        ]
+        return [Document.from_lengths(*record) for record in self._reader.read(records)]
 
     def _another(self, record: int, u: float) -> Document:
         """A record of another document than this record's, uniformly by `u` in [0, 1)."""

@@ -9,17 +9,25 @@ here, and neither Keras nor a large library is imported until a file needs it.
 import dataclasses
 import functools
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from keras_albert.data import formats, records, wikipedia
 from keras_albert.data.formats import Skipped, StoredFile
-from keras_albert.data.lines import text_lines
+from keras_albert.data.lines import cut_lines, text_lines
 from keras_albert.preprocessing.files import find_files, names_files
 
 SEPARATORS = ("auto", "blank_line", "heading", "file")
 ON_ERROR = ("raise", "skip")
 PART_CHARACTERS = 1 << 22  # a longer document is handed on in parts of about this length
+
+# With rules of their own in `sentencex`, which has no list of them to ask for.
+LANGUAGES = (
+    *("am", "ar", "bg", "bn", "ca", "da", "de", "el", "en", "es", "fi", "fr", "gu", "hi", "hy"),
+    *("it", "ja", "kk", "kn", "ml", "mr", "my", "nl", "pa", "pl", "pt", "ru", "sk", "ta", "te"),
+    "uk",
+)
 
 _HEADING = re.compile(r"#{1,6}\s")
 _RULE = re.compile(r"[-*_\s]{3,}$")  # Markdown's thematic break
@@ -64,7 +72,8 @@ def sentence_splitter(sentences: str | Callable) -> Callable[[str], list[str]]:
 
     Args:
         sentences: a language code such as `"en"`, `"de"` or `"ja"` for the rules of the
-            `sentencex` library; `"lines"` where every line is one sentence already; or a function
+            `sentencex` library (others than `LANGUAGES` get those of a related language, or of
+            English); `"lines"` where every line is one sentence already; or a function
             from a string to a list of strings.
 
     Returns:
@@ -85,6 +94,16 @@ def sentence_splitter(sentences: str | Callable) -> Callable[[str], list[str]]:
     import sentencex
 
     return functools.partial(sentencex.segment, sentences)
+
+
+def warn_of_language(sentences: str | Callable) -> None:
+    """Warns of a language code without rules of its own: a misspelt one is not told otherwise."""
+    if isinstance(sentences, str) and sentences not in (*LANGUAGES, "lines"):
+        warnings.warn(
+            f"There are no rules for sentences of the language {sentences!r}: those of a related "
+            f"language are used, or else of English. Languages with rules: {', '.join(LANGUAGES)}",
+            stacklevel=3,
+        )
 
 
 def _whole(line: str) -> list[str]:
@@ -133,6 +152,7 @@ def read_documents(
         [['One.', 'Two.', 'Three.'], ['Four.']]
     """
     split = sentence_splitter(sentences)
+    warn_of_language(sentences)
     sources = read_sources(
         files, document_separator=document_separator, text_field=text_field, on_error=on_error
     )
@@ -234,8 +254,7 @@ def _texts(
     else:
         read = records.json_lines if file.kind == "json" else records.parquet_rows
         for text in read(file, field, skipped):
-            if text := _paragraphs(text):
-                yield text, False
+            yield from _in_parts(_paragraphs(text))
 
 
 def _from_iterable(documents: Iterable, field: str, skipped: Skipped | None) -> Iterator[Source]:
@@ -248,12 +267,29 @@ def _from_iterable(documents: Iterable, field: str, skipped: Skipped | None) -> 
         except ValueError as error:
             formats.refuse(skipped, "records", f"`files`, document {number}: {error}")
             continue
-        if text := _paragraphs(text):
-            yield Source(text)
+        for part, continues in _in_parts(_paragraphs(text)):
+            yield Source(part, continues)
 
 
 def _paragraphs(text: str | list[str]) -> str | list[str]:
     return "\n".join(_stripped(text.splitlines())) if isinstance(text, str) else text
+
+
+def _in_parts(text: str | list[str]) -> Iterator[tuple[str | list[str], bool]]:
+    """Yields (text, continues): a document whole, or a very long one as a text file's would be."""
+    is_string = isinstance(text, str)
+    if (len(text) if is_string else sum(map(len, text))) <= PART_CHARACTERS:
+        if text:
+            yield text, False
+        return
+    held, characters, continues = [], 0, False
+    for piece in _stripped(cut_lines(text)) if is_string else text:
+        if characters >= PART_CHARACTERS:
+            yield "\n".join(held) if is_string else held, continues
+            held, characters, continues = [], 0, True
+        held.append(piece)
+        characters += len(piece)
+    yield "\n".join(held) if is_string else held, continues
 
 
 def _stripped(sentences: Iterable[str]) -> list[str]:

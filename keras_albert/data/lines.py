@@ -25,6 +25,12 @@ def text_lines(file: StoredFile, skipped: Skipped | None) -> Iterator[list[str]]
         number += block.count(b"\n")
 
 
+def cut_lines(text: str) -> Iterator[str]:
+    """Yields the lines of a text that is in memory, cut where those of a file would be."""
+    for block in _blocks([text.encode()]):
+        yield from block.decode().split("\n")
+
+
 def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Cuts a stream of bytes into blocks of whole lines, and pieces of lines that are too long.
 

@@ -19,8 +19,9 @@ class MixedDataset(ExampleStream):
     is seekable and the same in every run.
 
     Args:
-        datasets: list of `PretrainingDataset` or `TFRecordDataset`, none of them `static`, that
-            give rows of the same shapes and targets. Their own `batch_size` is not used.
+        datasets: list of `PretrainingDataset` or `TFRecordDataset`, none of them `static`, made
+            with one tokenizer, that give rows of the same shapes and targets. Their own
+            `batch_size` is not used.
         weights: a positive number for each; shares are these over their sum.
         batch_size: B, examples in a batch of all processes together.
         seed: integer; another seed spreads the datasets otherwise.
@@ -32,8 +33,8 @@ class MixedDataset(ExampleStream):
 
     Example:
         ```python
-        wikipedia = keras_albert.PretrainingDataset("wikipedia/", sequence_length=128)
-        books = keras_albert.PretrainingDataset("books/", sequence_length=128)
+        wikipedia = keras_albert.PretrainingDataset("wikipedia_shards/", sequence_length=128)
+        books = keras_albert.PretrainingDataset("book_shards/", sequence_length=128)
         data = keras_albert.MixedDataset([wikipedia, books], weights=[3, 1], batch_size=64)
         model.fit(data, epochs=10, steps_per_epoch=100, shuffle=False)
         ```

@@ -8,12 +8,21 @@ from pathlib import Path
 
 from keras_albert.arguments import check, check_integers, is_integer, is_number
 from keras_albert.data import manifest as manifests
-from keras_albert.data.corpus_writer import HELDOUT, forget_state, load_state
+from keras_albert.data.corpus_writer import (
+    DUPLICATES,
+    HELDOUT,
+    STATE,
+    forget_state,
+    load_state,
+)
 from keras_albert.data.shards import PARTIAL
 from keras_albert.data.token_records import MAX_SENTENCE_TOKENS, token_dtype
 from keras_albert.preprocessing.encoders import Encoder
 
 TOKENIZER = "tokenizer"  # the directory beside the shards
+# What a preparation that was stopped at once leaves, and what `keras-albert prepare` trains.
+BEFORE_SHARDS = {"lock", HELDOUT, "spiece.model", "spiece.json", "spiece.json.partial"}
+BEFORE_SHARDS |= {f"{DUPLICATES}{end}" for end in ("", "-wal", "-shm")} | {f"{STATE}.partial"}
 
 
 def settings_of(*, sentences: str | Callable, **settings) -> dict:
@@ -85,14 +94,37 @@ def _check_directory(output: Path):
         raise ValueError(f"`output` must be a directory. Received: {str(output)!r}, a file")
 
 
-def make_room(output: Path, overwrite: bool, job: dict) -> dict | None:
-    """Returns the state to go on from; or removes what is there, and no more, and returns None."""
+def check_room(output: Path, overwrite: bool):
+    """Raises a `ValueError` where `output` is no place for a corpus; changes nothing."""
     _check_directory(output)
+    _check_ours(output)
     if Path(output, manifests.FILE_NAME).exists() and not overwrite:
         raise ValueError(
             "`output` must not hold a corpus already. Use it as it is, pass `overwrite=True` to "
             f"replace it, or name another directory. Received: {str(output)!r}"
         )
+
+
+def _check_ours(output: Path):
+    """Refuses a directory of something else: shards among other files, and `tokenizer` replaced."""
+    if not output.exists() or any(output.glob("shard-*")):
+        return
+    if load_state(output) is not None:
+        return
+    with contextlib.suppress(ValueError):  # other programs have a manifest.json too
+        manifests.Manifest.load(output)
+        return
+    names = {path.name for path in output.iterdir() if not path.name.startswith(".")}
+    if others := sorted(names - BEFORE_SHARDS):
+        raise ValueError(
+            "`output` must be a directory that is new, empty or of a corpus. Name another. "
+            f"Received: {str(output)!r}, which holds {', '.join(map(repr, others[:5]))}"
+        )
+
+
+def make_room(output: Path, overwrite: bool, job: dict) -> dict | None:
+    """Returns the state to go on from; or removes what is there, and no more, and returns None."""
+    check_room(output, overwrite)
     state = None if overwrite else load_state(output)
     if state is not None:
         was = state["job"]

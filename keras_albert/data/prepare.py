@@ -14,7 +14,7 @@ from pathlib import Path
 from keras_albert.arguments import check, check_booleans, is_path
 from keras_albert.data import manifest as manifests
 from keras_albert.data.corpus_writer import CorpusWriter, forget_state
-from keras_albert.data.documents import Skipped, Source, read_sources
+from keras_albert.data.documents import Skipped, Source, read_sources, warn_of_language
 from keras_albert.data.encoding import DocumentEncoder, EncodedDocument
 from keras_albert.data.preparation import (
     TOKENIZER,
@@ -77,7 +77,8 @@ def prepare_corpus(
         on_error: `"raise"`, or `"skip"` to leave out what is broken; it is counted in the
             manifest's `inputs`.
         drop_duplicates: whether to keep only the first of documents with the same sentences. Of a
-            document of a text file, of more than 4 million characters, its first part is compared.
+            document of more than 4 million characters (not of Wikipedia), its first part is
+            compared.
         holdout: the share of documents, 0 to 1 (exclusive), that goes to `output/heldout` instead,
             a directory of shards of its own. A hash of the text chooses, so duplicates stay
             together and a document's side does not depend on its neighbours.
@@ -89,7 +90,8 @@ def prepare_corpus(
             core, at most 8 (for a tokenizer of yours: this process alone). They start once the
             corpus proves larger than a few megabytes, and load neither Keras nor a backend: a
             function given as `sentences` must not need `keras_albert`.
-        overwrite: whether to replace what `output` holds already.
+        overwrite: whether to replace what `output` holds already, and start afresh; also where
+            that is what an interrupted run with the same arguments has done.
         progress: whether to show progress.
 
     Returns:
@@ -97,8 +99,8 @@ def prepare_corpus(
 
     Raises:
         ValueError: for arguments outside these rules, input that is missing or broken, a corpus
-            without text, and an `output` that holds a corpus, or the beginnings of another, when
-            not `overwrite`.
+            without text, an `output` that holds a corpus, or the beginnings of another, when not
+            `overwrite`, and one that holds other things.
         RuntimeError: where a worker process was killed.
 
     Example:
@@ -140,6 +142,7 @@ def prepare_corpus(
         max_document_tokens=max_document_tokens,
         shard_tokens=shard_tokens,
     )
+    warn_of_language(sentences)
     output = Path(os.path.expanduser(output))
     inputs = _inputs(files, output)
     job = {**settings, "tokenizer": tokenizer.fingerprint(), "versions": manifests.versions()}
@@ -152,6 +155,8 @@ def prepare_corpus(
             drop_duplicates=drop_duplicates,
             state=make_room(output, overwrite, job),
         )
+        if progress and writer.sources:
+            _announce(writer)
         try:
             with progress_bar(inputs.get("bytes", 0), progress) as advance:
                 chained = _skip_known(_chained(sources), writer, output)
@@ -185,6 +190,16 @@ def prepare_corpus(
             manifest.save(part.directory)
         writer.forget()
     return manifest
+
+
+def _announce(writer: CorpusWriter):
+    shards = sum(len(part.writer.entries) for part in writer.parts.values())
+    print(
+        f"Going on with what was begun in {writer.directory}: done are the first "
+        f"{writer.sources:,} documents (parts of very long ones count), of which {shards:,} whole "
+        f"shard{'' if shards == 1 else 's'}.",
+        flush=True,
+    )
 
 
 def _chained(sources: Iterable[Source]) -> Iterator[tuple[Source, str]]:

@@ -203,14 +203,15 @@ class ShardReader:
         records = np.asarray(records)
         shards = np.searchsorted(self.first_records, records, side="right") - 1
         found: list = [None] * len(records)
-        for shard in np.unique(shards):
+        for shard in np.unique(shards).tolist():
             places = np.flatnonzero(shards == shard)
+            numbers = (records[places] - self.first_records[shard]).tolist()
             with self._named(shard):
-                reader = self._reader(shard)
-                for place in places:
+                read = self._reader(shard).read
+                for place, number in zip(places.tolist(), numbers, strict=True):
                     # One by one: for a list the library wakes a pool of threads, at three times
                     # the processor time.
-                    (record,) = reader.read([int(records[place] - self.first_records[shard])])
+                    (record,) = read([number])
                     found[place] = decode_record(record, self.dtype)
         return found
 

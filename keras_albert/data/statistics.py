@@ -30,6 +30,8 @@ class Statistics:
         runs_R: (R,) runs of 1, 2, ... masked words.
         expected_runs_R: (R',) likewise, of masks drawn anew by the rule.
         label_N: (N,) labels of the segments' order; empty where there are none.
+        aims_short_N, one_sentence_N: (N,) bool, as `PretrainingDataset.example` gives them; empty
+            for files of examples, which do not say.
     """
 
     sequence_length: int
@@ -41,6 +43,18 @@ class Statistics:
     runs_R: np.ndarray
     expected_runs_R: np.ndarray
     label_N: np.ndarray
+    aims_short_N: np.ndarray
+    one_sentence_N: np.ndarray
+
+    def expected_label(self, objective: str) -> float | None:
+        """The share of label 1 to expect; None where that is not known.
+
+        Half, but with "nsp" a chunk of one sentence always takes another document.
+        """
+        if objective == "sop":
+            return 0.5
+        known = objective == "nsp" and len(self.one_sentence_N)
+        return 0.5 + 0.5 * float(self.one_sentence_N.mean()) if known else None
 
     def ngram_table(self, max_ngram: int) -> list[tuple[str, float | None, float, float]]:
         """Rows (words, share drawn by p(n) ~ 1/n, expected share of runs, observed share).
@@ -92,6 +106,7 @@ def collect(
     """
     generator = np.random.default_rng(seed)
     lengths, predictions, labels, runs, expected = [], [], [], [], []
+    flags = {"aims_short": [], "one_sentence": []}
     shown_as = np.zeros(3, "int64")
     for example in examples:
         original_S = original_tokens(example)
@@ -104,6 +119,8 @@ def collect(
         predictions.append(len(places))
         if "sentence" in example:
             labels.append(example["sentence"])
+        for name, found in flags.items():
+            found += [example[name]] if name in example else []
 
         chosen_S = np.zeros(len(original_S), bool)
         chosen_S[places] = True
@@ -124,6 +141,8 @@ def collect(
         runs_R=np.bincount(runs, minlength=2)[1:],
         expected_runs_R=np.bincount(expected, minlength=2)[1:],
         label_N=np.array(labels, int),
+        aims_short_N=np.array(flags["aims_short"], bool),
+        one_sentence_N=np.array(flags["one_sentence"], bool),
     )
 
 

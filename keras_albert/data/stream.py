@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_albert.arguments import check, check_booleans, check_integers, is_integer
 from keras_albert.data.prefetching import Prefetcher
-from keras_albert.data.shuffling import shuffled
+from keras_albert.data.shuffling import shuffled_run
 
 
 class ExampleStream(keras.utils.PyDataset):
@@ -94,6 +94,14 @@ class ExampleStream(keras.utils.PyDataset):
         self._start_step = 0
         self._step = Prefetcher(self._make_step, prefetch)
 
+    def __getstate__(self):
+        # Batches made ahead are of this object: a copy, which may be changed, makes its own.
+        return {name: value for name, value in self.__dict__.items() if name != "_step"}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._step = Prefetcher(self._make_step, self.prefetch)
+
     @property
     def start_step(self) -> int:
         """The step that `data[0]` is."""
@@ -144,7 +152,7 @@ class ExampleStream(keras.utils.PyDataset):
         """`(x, y, sample_weight)` of any items of the stream."""
         epoch_B, index_B = np.divmod(item_B, self.num_examples)
         if self.shuffle and not self.static:
-            index_B = shuffled(index_B, self.num_examples, self.seed, epoch_B)
+            index_B = shuffled_run(index_B, self.num_examples, self.seed, epoch_B)
         if self.dupe_factor is not None:
             epoch_B = epoch_B % self.dupe_factor
         return self._examples(index_B, epoch_B)

@@ -59,9 +59,10 @@ def decode_record(record: bytes, dtype) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         ValueError: where the record is not one that `encode_record` makes.
     """
-    sentences = int(np.frombuffer(record, "<u4", 1)[0]) if len(record) >= 4 else -1
+    dtype = np.dtype(dtype)
+    sentences = int.from_bytes(record[:4], "little") if len(record) >= 4 else -1
     start = 4 + 2 * sentences
-    if sentences < 0 or start > len(record) or (len(record) - start) % np.dtype(dtype).itemsize:
+    if sentences < 0 or start > len(record) or (len(record) - start) % dtype.itemsize:
         raise ValueError(f"Not a record of token ids. Received: {len(record)} bytes")
     return np.frombuffer(record, dtype, offset=start), np.frombuffer(record, "<u2", sentences, 4)
 

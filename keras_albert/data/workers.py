@@ -11,6 +11,7 @@ import itertools
 import os
 import pickle
 import queue
+import signal
 import subprocess
 import sys
 import traceback
@@ -127,6 +128,7 @@ class _Worker:
 
 def _serve():
     """What a worker process runs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this
     # Programs that the work starts, and what it prints, must not get between the two.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)

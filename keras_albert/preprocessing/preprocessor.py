@@ -139,6 +139,10 @@ class AlbertPreprocessor(keras_hub.models.Preprocessor):
         x = self.packer.pack([row.segments for row in rows], sequence_length)
         return keras.utils.pack_x_y_sample_weight(x, *labels_and_weights(rows))
 
+    def train(self, mode=True):
+        """PyTorch's mode of training ends here: a tokenizer's `train` makes a vocabulary."""
+        return self
+
     def get_config(self):
         config = super().get_config()
         config.update({"sequence_length": self.sequence_length, "truncate": self.truncate})

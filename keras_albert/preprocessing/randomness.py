@@ -15,6 +15,8 @@ Shapes: B examples, N numbers of one example.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 GOLDEN = 0x9E3779B97F4A7C15
@@ -55,10 +57,26 @@ def example_keys(seed: int, epoch, index_B) -> np.ndarray:
     >>> bool(keys[1] == example_keys(0, 0, [7])[0])
     True
     """
-    state = _mix(np.array([(int(seed) + GOLDEN) & _MASK_64], "uint64"))
-    for name, value in (("epoch", epoch), ("index_B", index_B)):
-        state = _absorb(state, _counters(name, value))
-    return state
+    return keys_of(epoch_states([seed], epoch)[0], _counters("index_B", index_B))
+
+
+def epoch_states(seeds: Sequence[int], epoch) -> np.ndarray:
+    """Give what `keys_of` makes keys from: `(seeds, epochs)` uint64.
+
+    Args:
+        seeds: Any integers; of each its lowest 64 bits count.
+        epoch: Integer >= 0, or several.
+
+    Raises:
+        ValueError: If an epoch is negative or no integer.
+    """
+    state = _mix(np.array([(int(seed) + GOLDEN) & _MASK_64 for seed in seeds], "uint64"))
+    return _absorb(state[:, None], _counters("epoch", epoch))
+
+
+def keys_of(state_B: np.ndarray, index_B: np.ndarray) -> np.ndarray:
+    """Give the keys of examples: `(B,)` uint64, from states `(B,)` or `(1,)` and uint64 indices."""
+    return _absorb(state_B, index_B)
 
 
 def bits(keys_B, stream: int, n: int) -> np.ndarray:

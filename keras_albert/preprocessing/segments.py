@@ -27,6 +27,8 @@ from keras_albert.preprocessing.randomness import (
 )
 
 OBJECTIVES = ("sop", "nsp", "none")
+FEW_COINS = 128  # for truncation, thrown for all examples of a batch at once
+DRAWS = 7  # numbers in [0, 1) that an example's segments take
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,16 @@ class Document:
 
     token_ids: np.ndarray
     sentence_ends: np.ndarray
+
+    @classmethod
+    def from_lengths(cls, token_ids: np.ndarray, lengths: np.ndarray) -> Document:
+        """Make one from the `(n,)` integer lengths of its sentences, none of them 0: faster."""
+        ends = lengths.cumsum(dtype="int64")
+        if not len(ends) or ends[-1] != len(token_ids) or not lengths.all():
+            return cls(token_ids, ends)  # which says what is wrong, if anything is
+        document = object.__new__(cls)
+        document.__dict__.update(token_ids=token_ids, sentence_ends=ends)
+        return document
 
     def __post_init__(self):
         ends, length = self.sentence_ends, len(self.token_ids)
@@ -146,43 +158,124 @@ def draw_segments(
     >>> sorted([*a.tolist(), *b.tolist()]) == list(range(20, 30))
     True
     """
-    _check_sequence_length(sequence_length)
-    _check_draw(document, ordinal, count, objective, short_sequence_probability)
+    _check_draw(document, ordinal, count)
+    return draw_batch(
+        [document],
+        [ordinal],
+        [count],
+        np.asarray([key], "uint64"),
+        sequence_length=sequence_length,
+        objective=objective,
+        short_sequence_probability=short_sequence_probability,
+        legacy=legacy,
+        random_document=random_document and (lambda _, u: random_document(u)),
+        word_starts_V=word_starts_V,
+    )[0]
+
+
+def draw_batch(
+    documents: Sequence[Document],
+    ordinals: Sequence[int],
+    counts: Sequence[int],
+    keys_B: np.ndarray,
+    *,
+    sequence_length: int,
+    objective: str = "sop",
+    short_sequence_probability: float = 0.1,
+    legacy: bool = False,
+    random_document: Callable[[int, float], Document] | None = None,
+    word_starts_V: np.ndarray | None = None,
+) -> list[tuple[np.ndarray, np.ndarray | None, int]]:
+    """Draw the segments of B examples: for each what `draw_segments` gives for it alone.
+
+    Drawing the numbers of all at once is what makes it faster.
+
+    Args:
+        documents: B documents, each of at least 2 tokens.
+        ordinals: B integers; see `draw_segments`, as for all that is not named here.
+        counts: B integers.
+        keys_B: `(B,)` uint64.
+        sequence_length: see there.
+        objective: see there.
+        short_sequence_probability: see there.
+        legacy: see there.
+        random_document: Maps a row and a number in [0, 1) to another document than the row's.
+        word_starts_V: see there.
+
+    Returns:
+        A list of B `(segment_a, segment_b, label)`.
+
+    Raises:
+        ValueError: If an argument breaks its rule.
+    """
+    _check_settings(sequence_length, objective, short_sequence_probability)
     needs_other = objective == "nsp" or (legacy and objective == "sop")
     if needs_other and random_document is None:
         raise ValueError(
             "`random_document` must be given for objective 'nsp' and for `legacy`. Received: None."
         )
-    key_1 = np.asarray([key], "uint64")
-    u_short, u_target, u_centre, u_split, u_label, u_document, u_place = uniforms(
-        key_1, STREAM_SEGMENTS, 7
-    )[0].tolist()
-
+    draws_B = uniforms(keys_B, STREAM_SEGMENTS, DRAWS).tolist()
+    coins_B = [low | high << 64 for low, high in bits(keys_B, STREAM_TRUNCATION, 2).tolist()]
     most = sequence_length - (2 if objective == "none" else 3)
-    target = most
-    if u_short < short_sequence_probability:
-        target = 2 + int(u_target * (most - 1))
+    pairs = []
+    for row, (document, ordinal, count) in enumerate(zip(documents, ordinals, counts, strict=True)):
+        u_short, u_target, u_centre, u_split, u_label, u_document, u_place = draws_B[row]
+        coins = keys_B[row : row + 1], coins_B[row]
+        target = _target(u_short, u_target, short_sequence_probability, most)
+        begin, end, boundaries = _chunk(document, (ordinal + u_centre) / count, target, most)
+        if objective == "none":
+            pairs.append((*_trim(document.token_ids[begin:end], None, most, *coins), 0))
+            continue
 
-    begin, end, boundaries = _chunk(document, (ordinal + u_centre) / count, target, most)
-    if objective == "none":
-        return _trim(document.token_ids[begin:end], None, most, key_1) + (0,)
+        one_sentence = not len(boundaries)
+        take_other = needs_other and (one_sentence or (objective == "nsp" and u_label < 0.5))
+        if one_sentence and take_other:
+            split = end
+        else:
+            if one_sentence:
+                boundaries = _word_boundaries(document.token_ids[begin:end], begin, word_starts_V)
+            split = int(boundaries[int(u_split * len(boundaries))])
 
-    one_sentence = not len(boundaries)
-    take_other = needs_other and (one_sentence or (objective == "nsp" and u_label < 0.5))
-    if one_sentence and take_other:
-        split = end
-    else:
-        if one_sentence:
-            boundaries = _word_boundaries(document.token_ids[begin:end], begin, word_starts_V)
-        split = int(boundaries[int(u_split * len(boundaries))])
+        a, b = document.token_ids[begin:split], document.token_ids[split:end]
+        label = int(take_other or (objective == "sop" and u_label < 0.5))
+        if take_other:
+            b = _passage(random_document(row, u_document), u_place, target - len(a))
+        elif label:
+            a, b = b, a
+        pairs.append((*_trim(a, b, most, *coins), label))
+    return pairs
 
-    a, b = document.token_ids[begin:split], document.token_ids[split:end]
-    label = int(take_other or (objective == "sop" and u_label < 0.5))
-    if take_other:
-        b = _passage(random_document(u_document), u_place, target - len(a))
-    elif label:
-        a, b = b, a
-    return _trim(a, b, most, key_1) + (label,)
+
+def aims_short(keys_B, short_sequence_probability: float) -> np.ndarray:
+    """Say which examples `draw_segments` aims at a shorter, random length: (B,) bool.
+
+    Args:
+        keys_B: `(B,)` uint64, the examples' keys.
+        short_sequence_probability: as in `draw_segments`.
+
+    Example:
+    >>> from keras_albert.preprocessing.randomness import example_keys
+    >>> bool(aims_short(example_keys(0, 0, [0, 1]), short_sequence_probability=1.0).all())
+    True
+    """
+    return uniforms(keys_B, STREAM_SEGMENTS, 1)[:, 0] < short_sequence_probability
+
+
+def draws_one_sentence(
+    document: Document,
+    ordinal: int,
+    count: int,
+    key,
+    *,
+    sequence_length: int,
+    objective: str = "sop",
+    short_sequence_probability: float = 0.1,
+) -> bool:
+    """Say whether `draw_segments` has a chunk of one sentence to split, for these arguments."""
+    draws = uniforms(np.asarray([key], "uint64"), STREAM_SEGMENTS, DRAWS)[0].tolist()
+    most = sequence_length - (2 if objective == "none" else 3)
+    target = _target(*draws[:2], short_sequence_probability, most)
+    return not len(_chunk(document, (ordinal + draws[2]) / count, target, most)[2])
 
 
 def pack_pairs(
@@ -239,6 +332,11 @@ def pack_pairs(
     return token_ids_BS, segment_ids_BS, np.arange(sequence_length) < length_B[:, None]
 
 
+def _target(u_short, u_target, short_sequence_probability, most):
+    """The length to aim at: the most that fits, or at times a random one from 2 on."""
+    return 2 + int(u_target * (most - 1)) if u_short < short_sequence_probability else most
+
+
 def _chunk(document, centre, target, most):
     """Find the chunk around `centre` (in [0, 1)): its begin, end and inner sentence boundaries."""
     ends, length = document.sentence_ends, len(document.token_ids)
@@ -272,12 +370,13 @@ def _passage(document, place, room):
     return document.token_ids[begin : int(ends[last])]
 
 
-def _trim(a, b, most, key_1):
+def _trim(a, b, most, key_1, coins=None):
     """Cut the pair down to `most` tokens, in one step with the distribution of the token loop.
 
     The longer segment shrinks to the other's length, then both shrink by turns, b first. Of the
     tokens that a segment loses, each comes from the front or the back by a fair coin: the number
-    from the front is the number of ones among as many random bits.
+    from the front is the number of ones among as many random bits: of the integer `coins` where
+    its `FEW_COINS` are enough, else of as many as need be.
     """
     length_a, length_b = len(a), 0 if b is None else len(b)
     excess = length_a + length_b - most
@@ -287,8 +386,9 @@ def _trim(a, b, most, key_1):
     shared = excess - uneven
     lose_a = shared // 2 + (uneven if length_a > length_b else 0)
     lose_b = excess - lose_a
-    words = bits(key_1, STREAM_TRUNCATION, -(-excess // 64)).astype("<u8")
-    coins = int.from_bytes(words.tobytes(), "little")
+    if coins is None or excess > FEW_COINS:
+        words = bits(key_1, STREAM_TRUNCATION, -(-excess // 64)).astype("<u8")
+        coins = int.from_bytes(words.tobytes(), "little")
     front_a = (coins & ((1 << lose_a) - 1)).bit_count()
     front_b = ((coins >> lose_a) & ((1 << lose_b) - 1)).bit_count()
     a = a[front_a : length_a - lose_a + front_a]
@@ -303,9 +403,18 @@ def _check_sequence_length(sequence_length):
         )
 
 
-def _check_draw(document, ordinal, count, objective, short_sequence_probability):
+def _check_settings(sequence_length, objective, short_sequence_probability):
+    _check_sequence_length(sequence_length)
     if objective not in OBJECTIVES:
         raise ValueError(f"`objective` must be one of {OBJECTIVES}. Received: {objective!r}.")
+    if not is_number(short_sequence_probability) or not 0 <= short_sequence_probability <= 1:
+        raise ValueError(
+            "`short_sequence_probability` must be in [0, 1]. "
+            f"Received: {short_sequence_probability!r}."
+        )
+
+
+def _check_draw(document, ordinal, count):
     if len(document.token_ids) < 2:
         raise ValueError(
             "`document` must have at least 2 tokens. Received: "
@@ -314,9 +423,4 @@ def _check_draw(document, ordinal, count, objective, short_sequence_probability)
     if not 0 <= ordinal < count:
         raise ValueError(
             f"`ordinal` must be in [0, count). Received: ordinal={ordinal}, count={count}."
-        )
-    if not is_number(short_sequence_probability) or not 0 <= short_sequence_probability <= 1:
-        raise ValueError(
-            "`short_sequence_probability` must be in [0, 1]. "
-            f"Received: {short_sequence_probability!r}."
         )

@@ -1,6 +1,7 @@
 """Oracles: purity (an example depends on seed, epoch and index alone) and the corpus itself."""
 
 import concurrent.futures
+import copy
 import hashlib
 import os
 import pickle
@@ -206,6 +207,42 @@ def test_a_pickled_dataset_gives_the_same(shards):
     copy = pickle.loads(pickle.dumps(data))
     assert_equal(copy[1], data[1])
     assert copy.tokenizer.fingerprint() == data.tokenizer.fingerprint()
+
+
+def test_a_copy_is_a_dataset_of_its_own(shards):
+    data = dataset(shards, shuffle=False)
+    expected = data[0]
+    data[1]
+    other = copy.copy(data)
+    other.seed = 4
+    assert_equal(other[0], dataset(shards, shuffle=False, seed=4)[0])
+    assert_equal(other[1], dataset(shards, shuffle=False, seed=4)[1])
+    assert_equal(data[0], expected)
+
+
+def test_what_an_example_says_of_its_draw(shards):
+    """Aiming short is what the other examples' equality with data that never does shows."""
+    mixed, never, always = (
+        dataset(shards, short_sequence_probability=share) for share in (0.3, 0.0, 1.0)
+    )
+    seen = []
+    for index in range(mixed.num_examples):
+        example = mixed.example(index, 2)
+        same = (always if example["aims_short"] else never).example(index, 2)
+        np.testing.assert_array_equal(example["token_ids"], same["token_ids"])
+        seen.append(example["aims_short"])
+    assert {True, False} == set(seen)
+
+
+def test_examples_of_one_sentence_always_take_another_document(shards):
+    data = dataset(shards, objective="nsp", sequence_length=24)
+    labels = {True: [], False: []}
+    for index in range(data.num_examples):
+        example = data.example(index)
+        labels[example["one_sentence"]].append(example["sentence"])
+    assert all(labels[True]) and len(labels[True]) > 50
+    many = len(labels[False])
+    assert abs(np.mean(labels[False]) - 0.5) < 4 * 0.5 / many**0.5
 
 
 def test_seeds_and_settings_matter(shards):

@@ -1,5 +1,6 @@
 """Oracles: texts beside what should be read from them, by hand and by a slow plain reader."""
 
+import json
 import os
 import pickle
 import re
@@ -191,6 +192,57 @@ def test_long_documents_come_in_parts_that_say_so(tmp_path, monkeypatch):
         (["e", "f"], False),
     ]
     assert read[-1].bytes_read == path.stat().st_size
+
+
+@hypothesis.given(
+    st.lists(st.sampled_from(["One.", "two 文", "x" * 40, "é" * 19, "\n", " "]), max_size=30),
+    st.sampled_from(["jsonl", "parquet", "iterable"]),
+)
+def test_long_records_are_cut_like_the_text_of_a_file(tmp_path_factory, found, kind):
+    """The same parts as of a file of plain text; short ones are whole."""
+    # Without white space at its ends: where a file's very long line is cut depends on that.
+    text = "\n".join(line.strip() for line in "".join(found).split("\n"))
+    folder = tmp_path_factory.mktemp("long")
+    (folder / "a.txt").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PART_CHARACTERS", 50)
+        patch.setattr(lines, "LINE_BYTES", 30)
+        expected = list(read_sources(folder / "a.txt", document_separator="file"))
+        files = iter([text, ["end"]])
+        if kind == "jsonl":
+            files = folder / "a.jsonl"
+            files.write_text("\n".join(json.dumps({"text": t}) for t in (text, "end")))
+        elif kind == "parquet":
+            pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+            files = folder / "a.parquet"
+            pq.write_table(pa.table({"text": [text, "end"]}), files)
+        *read, end = read_sources(files)
+    assert not end.continues
+    whole = "\n".join(line.strip() for line in text.split("\n") if line.strip())
+    if len(whole) <= 50:
+        assert [source.text for source in read] == [whole] * bool(whole)
+    else:
+        parts = [(source.text, source.continues) for source in read]
+        assert parts == [(source.text, source.continues) for source in expected]
+
+
+def test_long_lists_of_sentences_are_cut_between_them(monkeypatch):
+    monkeypatch.setattr(module, "PART_CHARACTERS", 10)
+    read = list(read_sources(iter([["a" * 8, "bbb", "c" * 30, "d"], ["short"]])))
+    assert [(source.text, source.continues) for source in read] == [
+        (["a" * 8, "bbb"], False),
+        (["c" * 30], True),
+        (["d"], True),
+        (["short"], False),
+    ]
+
+
+def test_a_language_without_rules_is_told_of():
+    """A misspelt code would otherwise be taken for English without a word."""
+    with pytest.warns(UserWarning, match="language 'xx'.*or else of English.* de, "):
+        sentences_of(iter(["One. Two."]), sentences="xx")
+    for code in module.LANGUAGES:  # warnings are errors
+        assert sentences_of(iter(["One."]), sentences=code) == [["One."]]
 
 
 def test_bytes_read_go_on_from_file_to_file(tmp_path):

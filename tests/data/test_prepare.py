@@ -136,8 +136,8 @@ def _stops_at_manifest(stop):
 
 
 def test_a_corpus_is_not_overwritten_unasked(tokenizer, documents, tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
     prepared(documents[:9], tmp_path, tokenizer, holdout=0.5, shard_tokens=300)
+    (tmp_path / "notes.txt").write_text("mine")
     before = (tmp_path / "manifest.json").read_bytes()
     with pytest.raises(ValueError, match="overwrite=True"):
         prepared(documents[:5], tmp_path, tokenizer)
@@ -153,6 +153,24 @@ def test_a_corpus_is_not_overwritten_unasked(tokenizer, documents, tmp_path):
         "shard-00000.index",
         "tokenizer",
     ]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["notes.txt", "tokenizer/mine.txt", "manifest.json"])
+def test_a_directory_of_something_else_is_left_alone(
+    tokenizer, documents, tmp_path, name, overwrite
+):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text('{"name": "a web page"}')
+    before = {path: path.is_file() and path.read_text() for path in tmp_path.rglob("*")}
+    with pytest.raises(ValueError, match=rf"new, empty or of a corpus.*{name.split('/')[0]}"):
+        prepared(documents[:5], tmp_path, tokenizer, overwrite=overwrite)
+    assert before == {path: path.is_file() and path.read_text() for path in tmp_path.rglob("*")}
+    (tmp_path / name).unlink()
+    if name.startswith("tokenizer"):
+        (tmp_path / "tokenizer").rmdir()
+    (tmp_path / ".hidden").write_text("of the system")
+    assert prepared(documents[:5], tmp_path, tokenizer).num_documents == 5
 
 
 def test_files_and_documents_give_the_same_tokens(tokenizer, documents, tmp_path):

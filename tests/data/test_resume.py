@@ -121,6 +121,21 @@ def test_what_is_known_is_not_tokenized_again(corpus, tokenizer, tmp_path, monke
     assert seen == corpus[70:]
 
 
+def test_going_on_says_what_is_done(corpus, tokenizer, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(module, "BATCH_CHARACTERS", 1)
+    monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
+    options = {**SETTINGS, "tokenizer": tokenizer}
+    with pytest.raises(Stop):
+        prepare_corpus(until(corpus, 70), tmp_path, **options)
+    shards = len(list(tmp_path.rglob("*.array_record")))
+    assert shards and not capsys.readouterr().out
+    prepare_corpus(iter(corpus), tmp_path, **{**options, "progress": True})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Going on" in said and "first 70 documents" in said and f"{shards} whole shards" in said
+    prepare_corpus(iter(corpus), tmp_path, **{**options, "progress": True, "overwrite": True})
+    assert "Going on" not in capsys.readouterr().out
+
+
 def test_other_settings_and_other_text_are_refused(corpus, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(module, "BATCH_CHARACTERS", 1)
