@@ -3,10 +3,15 @@
 import os
 import pathlib
 
-import keras
-import numpy as np
-import pytest
-from hypothesis import settings
+# Most of the time of these tests is compiling: models are small, and each is run a few times.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
+
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 # A busy machine is no failure.
 settings.register_profile("patient", deadline=None)
