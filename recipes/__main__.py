@@ -8,12 +8,17 @@ import sys
 
 COMMANDS = {  # name -> (module, what it does)
     "pretrain": ("pretrain", "Pretrain on raw text, measure what was learned, fill masks, save."),
+    "plot": ("plot", "Draw a run's log: loss, accuracy, gradient norm, rate, speed."),
     "prepare": ("prepare_corpus", "Tokenize a corpus of any size into shards."),
     "inspect": ("inspect_shards", "Show a pretraining example in colour, and statistics."),
     "checkpoint": ("checkpoint", "Describe a checkpoint of ALBERT or BERT, or convert it."),
+    "finetune-glue": ("finetune_glue", "Fine-tune on a task of GLUE: classes of texts, or scores."),
+    "finetune-ner": ("finetune_ner", "Fine-tune on tagged words: names of people, places, ..."),
     "finetune-squad": ("finetune_squad", "Fine-tune on SQuAD: questions answered from a text."),
     "finetune-race": ("finetune_race", "Fine-tune on RACE: questions with options on a passage."),
     "finetune-swag": ("finetune_swag", "Fine-tune on SWAG: the ending that goes on best."),
+    "export": ("export", "Export a model for TensorFlow Serving: a server that takes strings."),
+    "serve-check": ("serve_check", "Check an export as a server meets it."),
     "benchmark": ("benchmark", "Measure speed on this machine, both sides in one run."),
 }
 
@@ -40,7 +45,7 @@ def main(arguments=None):
             print(f"keras-albert: there is no command {wanted!r}", file=stream)
         print("usage: keras-albert COMMAND [--help] ...\n", file=stream)
         for name, (_, text) in COMMANDS.items():
-            print(f"  {name:<12} {text}", file=stream)
+            print(f"  {name:<15} {text}", file=stream)
         return 0 if asked_for_help else 2
     # Nothing of the package is imported before: preparing text does without most of it.
     recipe = importlib.import_module(f"keras_albert_recipes.{COMMANDS[arguments[0]][0]}")

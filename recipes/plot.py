@@ -10,6 +10,8 @@
 import argparse
 import pathlib
 
+from keras_albert_recipes import options
+
 from keras_albert.training.log import NAME, read_log
 
 PANELS = (  # title, names in the log, settings of the axis
@@ -26,7 +28,7 @@ SMOOTHING = 25  # lines of the log in a running median, where there are more tha
 
 def main(arguments=None):
     """Run the recipe; `arguments` are a list of strings, the command line's by default."""
-    args = parse(arguments)
+    args = parser().parse_args(arguments)
     logs = {}
     for directory in args.directories:
         path = directory / NAME
@@ -57,7 +59,7 @@ def draw(logs, output):
     for axis in axes.flat[len(panels) :]:
         axis.remove()
     colors = {"": "C0"}  # by label: a task has one in all panels
-    for axis, (title, names, options) in zip(axes.flat, panels, strict=False):
+    for axis, (title, names, settings) in zip(axes.flat, panels, strict=False):
         for run, log in logs.items():
             for name in names:
                 label = " ".join(filter(None, (run if len(logs) > 1 else "", label_of(name))))
@@ -65,13 +67,13 @@ def draw(logs, output):
             if "gradient_norm" in names:
                 draw_events(axis, log)
         axis.set_title(title, loc="left", fontsize=11, fontweight="bold")
-        if options.get("percent"):
+        if settings.get("percent"):
             axis.yaxis.set_major_formatter(PercentFormatter(1))
-        elif not options.get("log") and not options.get("plain"):
+        elif not settings.get("log") and not settings.get("plain"):
             axis.yaxis.set_major_formatter(EngFormatter(sep=""))
-        if options.get("log"):
+        if settings.get("log"):
             axis.set_yscale("log")
-        if options.get("zero"):
+        if settings.get("zero"):
             axis.set_ylim(bottom=0)
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.grid(alpha=0.25)
@@ -146,16 +148,14 @@ def headline(run, log):
     return text
 
 
-def parse(arguments):
-    """Read the command line."""
+def parser():
+    """The command line."""
     parser = argparse.ArgumentParser(
-        prog="keras-albert plot",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="keras-albert plot", description=__doc__, formatter_class=options.Help
     )
     parser.add_argument("directories", nargs="+", type=pathlib.Path, help="of runs")
-    parser.add_argument("--output", type=pathlib.Path, help="default: log.png in the first")
-    return parser.parse_args(arguments)
+    parser.add_argument("--output", type=pathlib.Path, help="(default: log.png in the first)")
+    return parser
 
 
 if __name__ == "__main__":

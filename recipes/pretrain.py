@@ -11,6 +11,7 @@ KERAS_BACKEND chooses tensorflow (the default), jax or torch.
 """
 
 import argparse
+import csv
 import itertools
 import os
 import pathlib
@@ -47,8 +48,7 @@ PROMPTS = (
 
 
 INTERRUPTED = (
-    "Interrupted while preparing the corpus, the same command, without --overwrite, goes on. "
-    "Interrupted while training, it starts anew, with --overwrite."
+    "The same command goes on: without --overwrite, and with --resume if it was training already."
 )
 
 
@@ -58,22 +58,30 @@ def main(arguments=None):
     keras.utils.set_random_seed(args.seed)
     output = pathlib.Path(args.output)
     output.mkdir(parents=True, exist_ok=True)
+    if args.overwrite:
+        for states in output.glob("phase-*"):
+            shutil.rmtree(states)
+        (output / "log.jsonl").unlink(missing_ok=True)
     print(f"keras_albert {keras_albert.__version__} on {keras.backend.backend()}, into {output}/")
 
     # 1. Text -> tokenizer -> shards of token ids.
     tokenizer = make_tokenizer(args, output)
-    corpus = keras_albert.prepare_corpus(
-        args.files or language_reference(),
-        output / "shards",
-        tokenizer=tokenizer,
-        sentences=args.sentences,
-        holdout=args.holdout,
-        overwrite=args.overwrite,
-    )
+    shards = output / "shards"
+    if args.resume and (shards / "manifest.json").exists():
+        corpus = keras_albert.Manifest.load(shards)
+    else:
+        corpus = keras_albert.prepare_corpus(
+            args.files or language_reference(),
+            shards,
+            tokenizer=tokenizer,
+            sentences=args.sentences,
+            holdout=args.holdout,
+            overwrite=args.overwrite,
+        )
     print(f"{corpus.num_documents:,} documents, {corpus.num_tokens:,} tokens to train on")
 
     # 2. Shards -> batches, for each phase. The held-out ones are the same at every evaluation.
-    phases = [make_phase(args, output / "shards", number) for number in range(len(args.shares))]
+    phases = [make_phase(args, shards, number) for number in range(len(args.shares))]
     steps = sum(phase["epochs"] * phase["steps_per_epoch"] for phase in phases)
 
     # 3. The model.
@@ -89,7 +97,7 @@ def main(arguments=None):
     )
     model = keras_albert.AlbertPretrainer(backbone, preprocessor, objective=args.objective)
     schedule = keras_albert.WarmupPolynomialDecay(args.learning_rate, args.warmup_steps, steps)
-    model.compile(optimizer=keras_albert.Lamb(schedule))
+    model.compile(optimizer=keras_albert.SkipNonFinite(keras_albert.Lamb(schedule)))
     print(
         f"{args.preset}: {backbone.num_layers} layers, {model.count_params():,} parameters; "
         f"{steps:,} steps at rate {args.learning_rate:.2g}"
@@ -97,9 +105,10 @@ def main(arguments=None):
     prompts = args.prompts or PROMPTS
     model.fill_mask(list(prompts))  # a prompt without [MASK] is better told of now
 
-    # 4. Training, with an evaluation on held-out documents now and then.
+    # 4. Training, with an evaluation on held-out documents now and then. What a killed run has
+    #    done comes back from its states: phases that were finished take no step.
     started, history, done = time.monotonic(), [], 0
-    for phase in phases:
+    for number, phase in enumerate(phases):
         training, heldout = phase["training"], phase["heldout"]
         print(
             f"\n{phase['epochs'] * phase['steps_per_epoch']:,} steps of {training.batch_size} x "
@@ -111,12 +120,17 @@ def main(arguments=None):
             initial_epoch=len(history),
             epochs=len(history) + phase["epochs"],
             validation_data=heldout,
-            callbacks=[keras.callbacks.CSVLogger(output / "log.csv", append=bool(history))],
+            callbacks=[
+                keras_albert.TrainingLog(output),
+                keras_albert.TrainingState(output / f"phase-{number + 1}", keep=2),
+            ],
         )
         for epoch in range(phase["epochs"]):
             done += phase["steps_per_epoch"]
             logs = {name: values[epoch] for name, values in fitted.history.items()}
-            history.append({"step": done, "length": training.sequence_length, **logs})
+            row = {"epoch": len(history), "step": done}
+            history.append({**row, "length": training.sequence_length, **logs})
+    write_table(history, output / "log.csv")
     minutes = (time.monotonic() - started) / 60
 
     # 5. Saved: a preset for fine-tuning, and one file for Keras.
@@ -151,6 +165,8 @@ def make_tokenizer(args, output):
         if str(args.tokenizer).endswith(".txt"):
             return keras_albert.BertTokenizer(args.tokenizer)
         return keras_albert.AlbertTokenizer(args.tokenizer)
+    if args.resume and (output / "spiece.model").exists():
+        return keras_albert.AlbertTokenizer(output / "spiece.model")
     print(f"Training a tokenizer of {args.vocabulary_size:,} pieces ...")
     texts = language_reference()
     if args.files:
@@ -181,6 +197,14 @@ def make_phase(args, shards, number):
         "epochs": epochs,
         "steps_per_epoch": max(1, -(-round(args.steps * args.shares[number]) // epochs)),
     }
+
+
+def write_table(history, path):
+    """Write the evaluations as a table; `log.jsonl` has the steps between them."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(history[0]))
+        writer.writeheader()
+        writer.writerows(history)
 
 
 def baselines(training, heldout):
@@ -312,6 +336,7 @@ def parser():
     add("--prompts", nargs="*", help="texts with [MASK] to fill in (default: three)")
     add("--seed", type=int, default=0, help="of weights, order and masks")
     add("--output", default=OUTPUT, help="directory of all that is made")
+    add("--resume", action="store_true", help="go on with the run in --output, after a kill too")
     add("--overwrite", action="store_true", help="replace an earlier run in --output")
     return parser
 
@@ -334,10 +359,14 @@ def parse(arguments):
         command_line.error(
             "--holdout must be above 0 and below 1: what was learned is measured on it"
         )
-    # A preparation that was interrupted goes on; training starts anew.
-    if pathlib.Path(args.output, "shards", "manifest.json").exists() and not args.overwrite:
+    # A preparation that was interrupted goes on.
+    if args.resume and args.overwrite:
+        command_line.error("--resume goes on with a run and --overwrite replaces it: pass one")
+    begun = pathlib.Path(args.output, "shards", "manifest.json").exists()
+    if begun and not (args.overwrite or args.resume):
         command_line.error(
-            f"{args.output}/ holds an earlier run: pass another --output, or --overwrite"
+            f"{args.output}/ holds an earlier run: pass --resume to go on with it, --overwrite to "
+            "replace it, or another --output"
         )
     if args.learning_rate is None:
         paper = PAPER_RATE * (args.batch_size / PAPER_BATCH) ** 0.5

@@ -3,6 +3,7 @@
 import csv
 import importlib
 import inspect
+import json
 import os
 import re
 import signal
@@ -103,6 +104,37 @@ def test_baselines_count_what_they_say(tmp_path):
     np.testing.assert_allclose(received["token"], (held == most_frequent).mean())
     swapped = np.mean([row["sentence"] for row in rows])
     np.testing.assert_allclose(received["order"], max(swapped, 1 - swapped))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [3, 6])
+def test_a_run_that_was_cut_off_goes_on_as_if_it_was_not(tmp_path, monkeypatch, step):
+    """In the first phase and in the second: the same evaluations, to the last digit."""
+    phases = ["--sequence-length", "16", "32", "--phase-shares", "0.5", "0.5", "--evaluations", "4"]
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "cut").mkdir()
+    pretrain.main(toy(tmp_path / "whole", *phases, "--steps", "8"))
+    steps = iter(range(100))
+    log = keras_albert.TrainingLog.on_train_batch_end
+
+    def cut_off(self, batch, logs=None):
+        log(self, batch, logs)
+        if next(steps) == step:
+            raise KeyboardInterrupt
+
+    options = toy(tmp_path / "cut", *phases, "--steps", "8")
+    with monkeypatch.context() as patched:
+        patched.setattr(keras_albert.TrainingLog, "on_train_batch_end", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain.main(options)
+    with pytest.raises(SystemExit):
+        pretrain.main(options)  # it would be mixed with the run that is there
+    pretrain.main([*options, "--resume"])
+    tables = [(tmp_path / name / "run" / "log.csv").read_text() for name in ("whole", "cut")]
+    assert tables[0] == tables[1] and tables[0].count("\n") == 5
+    logged = (tmp_path / "cut" / "run" / "log.jsonl").read_text().splitlines()
+    done = [row["step"] for row in map(json.loads, logged) if "learning_rate" in row]
+    assert done == sorted(set(done)), done
 
 
 def test_the_embedded_corpus_is_clean_text():
