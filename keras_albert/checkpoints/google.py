@@ -17,7 +17,7 @@ from keras_albert.checkpoints.configs import (
 )
 from keras_albert.checkpoints.files import inside, read_json
 from keras_albert.checkpoints.keras_tables import MODEL_GARDEN_BERT
-from keras_albert.checkpoints.names import GOOGLE_ALBERT, GOOGLE_BERT, expand, find
+from keras_albert.checkpoints.names import GOOGLE_ALBERT, GOOGLE_BERT, TASK_HEADS, expand, find
 from keras_albert.checkpoints.stored import Checkpoint, Stored, check_finite, check_match, match
 from keras_albert.models import AlbertPretrainer
 
@@ -130,7 +130,7 @@ def load_google_checkpoint(model, prefix: str | os.PathLike) -> None:
     tensors, dropped = _read_index(prefix)
     arguments = {**model.backbone.get_config(), "sharing": "all"}
     checkpoint = Checkpoint(prefix, "google", "albert", arguments, GOOGLE_ALBERT, tensors, dropped)
-    rows = expand(GOOGLE_ALBERT, arguments)
+    rows = [row for row in expand(GOOGLE_ALBERT, arguments) if row.part not in TASK_HEADS]
     variables = {row.ours: find(model, row.ours) for row in rows}
     absent = [name for name, variable in variables.items() if variable is None]
     if absent:

@@ -89,8 +89,19 @@ class AdamW(keras.optimizers.AdamW):
                 f"Received: {self.exclude}"
             ) from error
 
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        # By key: under TensorFlow `_use_weight_decay` is handed a variable that knows no path.
+        self._excluded = {
+            self._var_key(variable)
+            for variable in variables
+            if any(pattern.search(variable.path) for pattern in self._exclude_patterns)
+        }
+
     def _use_weight_decay(self, variable):
-        return not any(pattern.search(variable.path) for pattern in self._exclude_patterns)
+        return self._var_key(variable) not in self._excluded
 
     def get_config(self):
         return {**super().get_config(), "exclude": self.exclude}

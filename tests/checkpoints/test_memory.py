@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_albert.checkpoints.configs import from_arguments
-from keras_albert.checkpoints.names import HUGGINGFACE_ALBERT, axis_sizes, expand
+from keras_albert.checkpoints.names import HUGGINGFACE_ALBERT, TASK_HEADS, axis_sizes, expand
 from tests.conftest import ROOT
 
 PROGRAM = """
@@ -35,6 +35,7 @@ def write(folder, arguments):
             [sizes[axis] for axis in row.stored_axes], dtype="float32"
         )
         for row in expand(HUGGINGFACE_ALBERT, arguments)
+        if row.part not in TASK_HEADS
     }
     save_file(tensors, folder / "model.safetensors")
     config = from_arguments(arguments, "huggingface", "albert")
