@@ -4,7 +4,7 @@ from keras_albert.light import is_light
 from keras_albert.version import __version__
 
 if not is_light():
-    from keras_albert import checkpoints, datasets, layers, training
+    from keras_albert import checkpoints, datasets, export, layers, training
     from keras_albert.data import (
         Manifest,
         MixedDataset,
@@ -75,6 +75,7 @@ __all__ = [
     "__version__",
     "checkpoints",
     "datasets",
+    "export",
     "layers",
     "prepare_corpus",
     "read_documents",

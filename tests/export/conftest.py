@@ -38,12 +38,20 @@ def backbone(tokenizer):
 def classifier(tokenizer):
     preprocessor = ka.AlbertPreprocessor(tokenizer, sequence_length=LENGTH)
     names = ["no", "yes", "naïve"]
-    return centred(ka.AlbertTextClassifier(backbone(tokenizer), 3, preprocessor, class_names=names))
+    model = ka.AlbertTextClassifier(backbone(tokenizer), 3, preprocessor, class_names=names)
+    return centred(model, (texts_of(64), texts_of(64, seed=1)))
 
 
-def centred(model):
+def texts_of(count, seed=0):
+    """Texts of 0 to 60 words."""
+    rng = np.random.default_rng(seed)
+    words = "the quick brown fox (so they say) jumped over 1,000 lazy dogs in 2010, Café".split()
+    return [" ".join(rng.choice(words, rng.integers(0, 60))) for _ in range(count)]
+
+
+def centred(model, texts):
     """The model with a bias by which no class is always the best."""
-    logits = model.predict([text for text in TEXTS if isinstance(text, str) and text], verbose=0)
+    logits = model.predict(texts, verbose=0)
     model.classifier.bias.assign(-np.median(logits.reshape(-1, 3), axis=0))
     return model
 
@@ -62,7 +70,8 @@ def tagger(tokenizer):
     preprocessor = ka.AlbertTokenClassifierPreprocessor(tokenizer, sequence_length=LENGTH)
     names = ["O", "B-PER", "B-LOC"]
     return centred(
-        ka.AlbertTokenClassifier(backbone(tokenizer), 3, preprocessor, class_names=names)
+        ka.AlbertTokenClassifier(backbone(tokenizer), 3, preprocessor, class_names=names),
+        ["the quick brown fox (so they say)", "jumped over 1,000 lazy dogs"],
     )
 
 
@@ -108,7 +117,10 @@ class Exports:
             keras.utils.set_random_seed(1)
             model = task(self.tokenizers[kind])
             directory = self.folder / "-".join(map(str, key)) / "1"
-            ka.export.saved_model(model, directory, pair=pair)
+            shorter = {"sequence_length": 10} if task is regression else {}
+            ka.export.saved_model(model, directory, pair=pair, **shorter)
+            if shorter:  # what it is compared with
+                model.preprocessor = ka.AlbertPreprocessor(self.tokenizers[kind], **shorter)
             self.made[key] = model, directory, tf.saved_model.load(str(directory))
         return self.made[key]
 
@@ -117,7 +129,4 @@ class Exports:
 def exports(tmp_path_factory):
     pytest.importorskip("tensorflow")
     pytest.importorskip("tensorflow_text")
-    import keras_albert.export as export
-
-    ka.export = export
     return Exports(tmp_path_factory.mktemp("served"))

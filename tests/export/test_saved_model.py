@@ -11,7 +11,10 @@ import pytest
 import keras_albert as ka
 from tests.conftest import random_inputs, to_numpy
 from tests.export import conftest as tasks
-from tests.export.conftest import LENGTH, TEXTS
+from tests.export.conftest import LENGTH, TEXTS, texts_of
+
+# The graphs are TensorFlow's whatever the backend; `test_conversion.py` is what differs.
+pytestmark = pytest.mark.backend_free
 
 KINDS = {"albert": ka.AlbertTokenizer, "bert": ka.BertTokenizer}
 ALBERT, BERT = KINDS.values()
@@ -19,7 +22,7 @@ ALBERT, BERT = KINDS.values()
 IN_PROCESS = keras.backend.backend() == "tensorflow"
 
 
-def cases(*quick, tasks_=None):
+def cases(*quick, tasks_):
     """Every task with both tokenizers; those that are not `quick` are slow."""
     rows = []
     for task in tasks_:
@@ -62,29 +65,6 @@ def as_examples(**columns):
     return strings(rows)
 
 
-def texts_of(count, seed=0):
-    """Texts of 0 to 60 words."""
-    rng = np.random.default_rng(seed)
-    words = "the quick brown fox (so they say) jumped over 1,000 lazy dogs in 2010, Café".split()
-    return [" ".join(rng.choice(words, rng.integers(0, 60))) for _ in range(count)]
-
-
-def test_a_classifier_of_pairs_answers_as_keras_does(exports):
-    model, _, loaded = exports(tasks.classifier, ALBERT, pair=True)
-    a, b = texts_of(64), texts_of(64, seed=1)
-    expected = model.predict((a, b), verbose=0)
-    for size in (1, 7, 64):
-        served = serve(loaded, text=strings(a[:size]), text_pair=strings(b[:size]))
-        close(served["logits"], expected[:size])
-    close(served["probabilities"], keras.ops.softmax(expected))
-    names = [name for name, _ in model.predict_classes((a, b), verbose=0)]
-    assert [label.decode() for label in served["label"]] == names
-    assert len(set(names)) > 1
-    again = serve(loaded, "examples", examples=as_examples(text=a, text_pair=b))
-    for name, value in served.items():
-        np.testing.assert_array_equal(again[name], value)
-
-
 @pytest.mark.parametrize(
     ("task", "kind"),
     cases((tasks.embedder, BERT), tasks_=(tasks.classifier, tasks.regression, tasks.embedder)),
@@ -115,7 +95,7 @@ def test_texts_are_answered_as_keras_does(exports, task, kind):
 )
 def test_ids_are_answered_as_keras_does(exports, task, kind):
     model, _, loaded = exports(task, kind, pair=task is tasks.classifier and kind is ALBERT)
-    for batch, length in ((1, 1), (5, LENGTH), (64, 9)):
+    for batch, length in ((1, 5), (5, LENGTH), (64, 9)):
         lengths = np.linspace(0, length, batch).astype(int)
         x = random_inputs(batch, length, lengths=lengths)
         if task is tasks.chooser:
@@ -141,7 +121,7 @@ def test_ids_are_answered_as_keras_does(exports, task, kind):
         )
 
 
-@pytest.mark.parametrize(("task", "kind"), cases((tasks.tagger, ALBERT), tasks_=(tasks.tagger,)))
+@pytest.mark.parametrize(("task", "kind"), cases(tasks_=(tasks.tagger,)))
 def test_words_are_tagged_as_keras_does(exports, task, kind):
     model, _, loaded = exports(task, kind)
     texts = [text for text in TEXTS[:3] if text] + ["a\u2028b  \u0301 c", "é" * 300 + " dog", "x"]
@@ -162,7 +142,7 @@ def test_words_are_tagged_as_keras_does(exports, task, kind):
         assert not served["probabilities"][i][count:].any()
 
 
-@pytest.mark.parametrize(("task", "kind"), cases((tasks.chooser, BERT), tasks_=(tasks.chooser,)))
+@pytest.mark.parametrize(("task", "kind"), cases(tasks_=(tasks.chooser,)))
 def test_options_are_chosen_as_keras_does(exports, task, kind):
     model, _, loaded = exports(task, kind)
     contexts = TEXTS[:3] + ["over the lazy dog " * 20]
@@ -176,7 +156,7 @@ def test_options_are_chosen_as_keras_does(exports, task, kind):
     np.testing.assert_array_equal(again["logits"], served["logits"])
 
 
-@pytest.mark.parametrize(("task", "kind"), cases((tasks.filler, ALBERT), tasks_=(tasks.filler,)))
+@pytest.mark.parametrize(("task", "kind"), cases(tasks_=(tasks.filler,)))
 def test_masks_are_filled_as_keras_does(exports, task, kind):
     model, _, loaded = exports(task, kind)
     texts = ["The [MASK] fox", "[MASK]", "no mask", "in [MASK], a[MASK]dog [MASK]", "dog " * 99]
@@ -192,7 +172,9 @@ def test_masks_are_filled_as_keras_does(exports, task, kind):
 
 
 CONTEXTS = [
-    "The quick brown fox (so they say) jumped over the lazy dog. " * 6,
+    # Of several windows, and no words twice: equal scores would be told apart by rounding.
+    "The quick brown fox (so they say) jumped over the lazy dog - and over 1,000 others, too; "
+    "in 2012 a zebra cost £5, €6 or 7 francs.",
     "  Cafe\u0301 déjà vu:\u00a0 in 2010, 2011, or 7,000,000 francs ½ \ufb01sh\u00ad! ",
     "a",
     "",
@@ -276,16 +258,9 @@ def test_the_graph_tokenizes_random_unicode_as_python_does(kind, count):
         return tokenize_with_offsets(tokenizer, text)
 
     function = tf.function(with_offsets, input_signature=[tf.TensorSpec([None], tf.string)])
-    found = zip(*(column.to_list() for column in function(strings(texts))), strict=True)
-    expected = map(tokenizer.encoder.encode_with_offsets, texts)
-    wrong = 0
-    for (ids, starts, ends), (true_ids, true_starts, true_ends) in zip(
-        found, expected, strict=True
-    ):
-        assert ids == true_ids
-        wrong += (starts, ends) != (true_starts, true_ends)
-    # Marks that are kept, and what SentencePiece's own tables change.
-    assert wrong <= 0.02 * count, wrong
+    columns = [column.to_list() for column in function(strings(texts))]
+    for text, *found in zip(texts, *columns, strict=True):
+        assert tuple(found) == tokenizer.encoder.encode_with_offsets(text), ascii(text)
 
 
 def damaged(directory, tmp_path):
@@ -313,6 +288,7 @@ def test_damage_is_named(exports, tmp_path):
         (f"{extra}/labels.txt", lambda path: path.unlink(), "labels.txt is missing"),
         (f"{extra}/files.json", lambda path: path.unlink(), "files.json is missing"),
         (f"{extra}/about.json", cut, "about.json must be JSON"),
+        (f"{extra}/about.json", lambda path: path.write_text("{}"), "something is missing in them"),
         (f"{extra}/vocabulary.spm", flip, "The vocabulary must be the one"),
         (f"{extra}/more.txt", lambda path: path.write_text("x"), "Received also: .*more.txt"),
     ):
@@ -358,7 +334,7 @@ def test_an_op_that_no_server_has_is_named(tmp_path, exports):
         input_signature=[tf.TensorSpec([None], tf.float32)],
     )
     tf.saved_model.save(module, str(tmp_path / "1"))
-    with pytest.raises(ValueError, match="PyFunc.* in node"):
+    with pytest.raises(ValueError, match=r"PyFunc.* \(in node"):
         check_ops(tmp_path / "1")
 
 
@@ -381,6 +357,43 @@ def test_a_version_appears_when_it_is_whole(exports, tmp_path, monkeypatch):
         ka.export.saved_model(model, tmp_path / "served" / "2")
     assert not any((tmp_path / "served").iterdir())
     assert conversion.convert is not fail
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": None}, "`model` must be one of AlbertMultipleChoice"),
+        ({"directory": 3}, "must be a directory's path"),
+        ({"directory": "served"}, "must end with a version"),
+        ({"sequence_length": 3}, "an integer of at least 4"),
+        ({"sequence_length": 65}, "must not be above the backbone's max_sequence_length=64"),
+        ({"pair": "yes"}, "must be True or False"),
+        ({"warmup_batch_sizes": [0]}, "integers of at least 1"),
+        ({"warmup_batch_sizes": 8}, "integers of at least 1"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused(tmp_path, arguments, message):
+    from keras_albert.export import saved_model
+
+    model = tasks.regression(tasks.make_tokenizer(BERT))
+    with pytest.raises(ValueError, match=message):
+        saved_model(**{"model": model, "directory": tmp_path / "1", **arguments})
+    assert not any(tmp_path.iterdir())
+
+
+def test_tasks_that_cannot_be_exported_so_are_refused(tmp_path):
+    from keras_albert.export import saved_model, serve_check
+
+    model = tasks.tagger(tasks.make_tokenizer(BERT))
+    with pytest.raises(ValueError, match="`pair` is of a classifier or an embedder"):
+        saved_model(model, tmp_path / "1", pair=True)
+    without = ka.AlbertTextClassifier(tasks.backbone(model.preprocessor.tokenizer), 2)
+    with pytest.raises(ValueError, match="the model needs a tokenizer"):
+        saved_model(without, tmp_path / "1")
+    with pytest.raises(ValueError, match="`directory` must be an export"):
+        serve_check(tmp_path / "1")
+    with pytest.raises(ValueError, match="files.json is missing"):
+        serve_check(tmp_path)
 
 
 def test_an_export_that_answers_otherwise_is_refused(exports):
