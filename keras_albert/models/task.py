@@ -10,7 +10,7 @@ import numpy as np
 from keras_albert.arguments import check, check_booleans, check_positive_integers
 from keras_albert.models.backbone import AlbertBackbone
 from keras_albert.models.presets import PRESETS, load_preset
-from keras_albert.preprocessing.example_batches import ExampleBatches, padded_length
+from keras_albert.preprocessing.example_batches import ExampleBatches, for_keras, padded_length
 from keras_albert.training.adamw import AdamW
 from keras_albert.training.schedules import WarmupPolynomialDecay
 
@@ -207,11 +207,11 @@ class AlbertTask:
         self._start_run(x, batch_size, kwargs)
         return keras.Model.fit(
             self,
-            x,
+            for_keras(x),
             y,
             batch_size,
             sample_weight=sample_weight,
-            validation_data=validation_data,
+            validation_data=for_keras(validation_data),
             shuffle=shuffle,
             **kwargs,
         )
@@ -230,7 +230,7 @@ class AlbertTask:
         """Losses and metrics on what `fit` takes; as `keras.Model.evaluate`."""
         if is_raw(x):
             rows = self._encode(x, y, sample_weight, labelled=True)
-            return keras.Model.evaluate(self, self._batches(rows, batch_size), **kwargs)
+            return keras.Model.evaluate(self, for_keras(self._batches(rows, batch_size)), **kwargs)
         owner = super() if is_dataset_of_texts(x) else None
         if owner is not None and not kwargs.get("_use_cached_eval_dataset"):
             return owner.evaluate(x, y, batch_size, sample_weight=sample_weight, **kwargs)
@@ -250,7 +250,7 @@ class AlbertTask:
     def predict_rows(self, rows, batch_size=None, **kwargs):
         """The outputs for rows that the preprocessor has encoded, in their order."""
         batches = self._batches(rows, batch_size, same_length=self.same_length)
-        outputs = keras.Model.predict(self, batches, **kwargs)
+        outputs = keras.Model.predict(self, for_keras(batches), **kwargs)
         places = np.argsort(batches.order)
         return keras.tree.map_structure(lambda output: output[places], outputs)
 

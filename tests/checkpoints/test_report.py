@@ -39,21 +39,21 @@ def test_a_report_names_everything(tmp_path):
 
     def change(tensors):
         del tensors["sop_classifier.classifier.weight"], tensors["sop_classifier.classifier.bias"]
-        tensors["classifier.weight"] = np.ones((3, 12), "float32")
+        tensors["scorer.weight"] = np.ones((3, 12), "float32")
         tensors["albert.pooler.bias"] = np.full(12, np.nan, "float32")
         tensors["predictions.bias"] = np.ones(52, "float32")
 
     rewrite(tmp_path / "in", change)
     found = report(tmp_path / "in")
     assert found.missing == ["sentence_head"]
-    assert found.unexpected == [("classifier.weight", (3, 12))]
+    assert found.unexpected == [("scorer.weight", (3, 12))]
     assert found.nonfinite == ["albert.pooler.bias"]
     assert found.mismatched == [("predictions.bias", (52,), "masked_lm_head.bias", (53,))]
     assert report(tmp_path / "in", check_finite=False).nonfinite is None
     text = str(found)
     for line in (
         "missing (newly initialised in a model that has them): sentence_head",
-        "unexpected (not used): classifier.weight (3, 12)",
+        "unexpected (not used): scorer.weight (3, 12)",
         "NON-FINITE: albert.pooler.bias",
         "  predictions.bias (52), masked_lm_head.bias; (53)",
         "  albert.encoder.embedding_hidden_mapping_in.weight (12, 7) -> "

@@ -127,8 +127,7 @@ def test_models_with_fewer_heads(transformers, tmp_path, case, head):
             load(tmp_path / "in")
         model = backbone
     else:
-        with pytest.warns(UserWarning, match="newly initialised: backbone.pooler$"):
-            model = load(tmp_path / "in", objective="none", strict=False)
+        model = load(tmp_path / "in", objective="none")  # the pooler, which nothing uses, aside
         close({"mlm": outputs(model, x)["mlm"]}, {"mlm": theirs(source, x)["mlm"]}, x)
     to_huggingface(model, tmp_path / "out")
     again, loading = type(source).from_pretrained(tmp_path / "out", output_loading_info=True)

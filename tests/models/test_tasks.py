@@ -163,6 +163,17 @@ def test_predictions_stand_in_the_order_of_the_texts_whatever_their_length(token
         np.testing.assert_allclose(to_numpy(padded), together, rtol=0, atol=1e-5)
 
 
+def test_any_batch_may_be_longer_or_have_more_options_than_the_first_two(tokenizer):
+    texts, labels = ["good", "bad", "fine", " ".join(WORDS[5:25])], [1, 0, 1, 0]
+    model = classifier(tokenizer)
+    model.fit(
+        texts, labels, batch_size=1, shuffle=False, validation_data=(texts, labels), verbose=0
+    )
+    assert model.predict(texts, batch_size=1, verbose=0).shape == (4, 2)
+    contexts, options = ["good"] * 4, [["bad"], ["fine"], ["film"], ["it", "was", texts[3]]]
+    assert chooser(tokenizer).evaluate((contexts, options), [0, 0, 0, 1], batch_size=1, verbose=0)
+
+
 def test_a_tuple_is_a_pair_and_labels_are_y(tokenizer):
     model = classifier(tokenizer)
     model.preprocessor.build()
