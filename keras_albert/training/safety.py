@@ -107,7 +107,8 @@ class SkipNonFinite(keras.optimizers.Optimizer):
         return new_trainable, counted + list(new_inner)
 
     def _measure(self, grads):
-        squares = [_sum_of_squares(grad) for grad in grads if grad is not None]
+        pairs = zip(grads, self._trainable_variables, strict=True)
+        squares = [_sum_of_squares(grad, v.shape) for grad, v in pairs if grad is not None]
         norm = ops.sqrt(sum(squares[1:], squares[0])) / (self.inner.loss_scale_factor or 1.0)
         return norm, ops.isfinite(norm)
 
@@ -195,11 +196,11 @@ class GradientWatch:
         return None
 
 
-def _sum_of_squares(grad):
+def _sum_of_squares(grad, shape):
     if keras.backend.backend() == "tensorflow":
         # Gradients of embeddings are sparse, with a row for every occurrence: added to zeros they
         # are dense, and occurrences are summed before they are squared.
-        grad = ops.add(ops.zeros(grad.shape, grad.dtype), grad)
+        grad = ops.add(ops.zeros(shape, grad.dtype), grad)
     return ops.sum(ops.square(ops.cast(grad, "float32")))
 
 
