@@ -217,6 +217,8 @@ def test_single_examples_are_the_rows(shards, tmp_path):
     for index in (0, 7, data.num_examples - 1):
         ours, theirs = data.example(index), back.example(index)
         segments = [s for s in ours.pop("segments") if s is not None]
+        for name in ("aims_short", "one_sentence"):  # how it was drawn, which files do not hold
+            ours.pop(name)
         words = theirs.pop("word_starts")
         assert ours.keys() == theirs.keys()
         for name in ours:
