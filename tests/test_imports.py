@@ -13,9 +13,9 @@ PACKAGE = ROOT / "keras_albert"
 MAY_IMPORT = {
     "layers": {"arguments", "layers"},
     "training": {"arguments", "training"},
-    "preprocessing": {"arguments", "light", "preprocessing"},
+    "preprocessing": {"arguments", "light", "preprocessing", "whole_files"},
     "data": {"arguments", "data", "light", "preprocessing", "version"},
-    "datasets": {"arguments", "datasets"},
+    "datasets": {"arguments", "datasets", "whole_files"},
     "models": {"arguments", "models", "layers", "training", "preprocessing"},
     "checkpoints": {"arguments", "checkpoints", "models", "preprocessing"},
     "export": {"arguments", "export", "light", "models", "preprocessing"},

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_albert.arguments import check, is_integer, is_number, is_path
-from keras_albert.datasets.reading import write_whole
+from keras_albert.whole_files import write_whole
 
 _NLI = ("entailment", "neutral", "contradiction")
 _YES_NO = ("entailment", "not_entailment")

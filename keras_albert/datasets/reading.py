@@ -1,8 +1,6 @@
 """Files of examples: found, decoded and refused by line; written whole."""
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -61,17 +59,3 @@ def find_file(folders: Iterable[Path], names: Iterable[str], what: str, origin: 
         f"{what} needs the file {' or '.join(names)} (from {origin}). "
         f"Received: {folders[0]}, which has none"
     )
-
-
-def write_whole(path: Path, text: str):
-    """Write a UTF-8 file so that it has its name only once it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(file, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-        os.chmod(name, 0o644)  # a temporary file is private
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

@@ -1,5 +1,6 @@
-"""Labels and names of classes: the rules that every task's share."""
+"""Classes: the layers that score them, their labels and names. The same for every task."""
 
+import keras
 import numpy as np
 
 from keras_albert.arguments import check, is_integer
@@ -35,3 +36,22 @@ def check_class_labels(labels, num_classes: int) -> None:
             f"`y` must be integers from 0 to {num_classes - 1}, as the model has "
             f"num_classes={num_classes}. Received: {labels[wrong[0]]!r} at index {wrong[0]}"
         )
+
+
+def add_classifier(model, backbone, units: int, dropout: float) -> None:
+    """Give a task model `classifier_dropout` and `classifier`, a linear layer."""
+    model.classifier_dropout = keras.layers.Dropout(
+        dropout, dtype=backbone.dtype_policy, name="classifier_dropout"
+    )
+    model.classifier = keras.layers.Dense(
+        units,
+        kernel_initializer=keras.initializers.TruncatedNormal(stddev=backbone.initializer_range),
+        dtype=backbone.dtype_policy,
+        name="classifier",
+    )
+
+
+def classify(model, features):
+    """Logits in float32 of features, by the layers of `add_classifier`."""
+    logits = model.classifier(model.classifier_dropout(features))
+    return keras.layers.Activation("linear", dtype="float32", name="logits")(logits)

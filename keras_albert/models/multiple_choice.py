@@ -8,6 +8,7 @@ import keras_hub
 
 from keras_albert.arguments import check_known, check_rates
 from keras_albert.layers.options import FoldOptions, UnfoldScores
+from keras_albert.models.labels import add_classifier
 from keras_albert.models.task import AlbertTask
 from keras_albert.preprocessing.multiple_choice import AlbertMultipleChoicePreprocessor
 
@@ -54,17 +55,7 @@ class AlbertMultipleChoice(AlbertTask, keras_hub.models.Task):
         # === Layers ===
         self.backbone = backbone
         self.preprocessor = preprocessor
-        self.classifier_dropout = keras.layers.Dropout(
-            dropout, dtype=backbone.dtype_policy, name="classifier_dropout"
-        )
-        self.classifier = keras.layers.Dense(
-            1,
-            kernel_initializer=keras.initializers.TruncatedNormal(
-                stddev=backbone.initializer_range
-            ),
-            dtype=backbone.dtype_policy,
-            name="classifier",
-        )
+        add_classifier(self, backbone, 1, dropout)
         fold, unfold = FoldOptions(name="fold_options"), UnfoldScores(name="unfold_scores")
 
         # === Graph ===

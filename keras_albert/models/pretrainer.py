@@ -9,7 +9,8 @@ import keras_hub
 from keras_albert.arguments import check_known
 from keras_albert.layers.heads import MaskedLMHead, SentenceOrderHead
 from keras_albert.models.fill_mask import fill_mask
-from keras_albert.models.task import AlbertTask, is_model_input
+from keras_albert.models.inputs import is_model_input
+from keras_albert.models.task import AlbertTask
 from keras_albert.preprocessing.pretraining import AlbertPretrainerPreprocessor
 from keras_albert.preprocessing.segments import OBJECTIVES
 from keras_albert.training.handing_over import hand_over

@@ -1,15 +1,14 @@
 """AlbertTask: what every model with a head shares. Strings in; `fit`, `evaluate`, `predict`."""
 
 import functools
-import inspect
-from collections.abc import Sequence
 
 import keras
 import numpy as np
 
 from keras_albert.arguments import check, check_booleans, check_positive_integers
 from keras_albert.models.backbone import AlbertBackbone
-from keras_albert.models.presets import PRESETS, load_preset
+from keras_albert.models.inputs import is_dataset_of_texts, is_raw, number_of_steps
+from keras_albert.models.saved_task import SavedTask
 from keras_albert.preprocessing.example_batches import ExampleBatches, for_keras, padded_length
 from keras_albert.training.adamw import AdamW
 from keras_albert.training.schedules import WarmupPolynomialDecay
@@ -18,8 +17,8 @@ _BATCH_SIZE = 32
 _WARMUP_SHARE = 0.1
 
 
-class AlbertTask:
-    """Mixed into a KerasHub task: training and prediction on strings, saving, `from_preset`.
+class AlbertTask(SavedTask):
+    """Mixed into a KerasHub task: training and prediction on strings.
 
     A subclass has `preprocessor_cls`, `default_loss()` and `default_metrics()`.
     """
@@ -112,25 +111,6 @@ class AlbertTask:
         )
         return AdamW(schedule)
 
-    def get_compile_config(self):
-        config = super().get_compile_config()
-        if config:
-            config["optimizer_is_built"] = bool(self.optimizer and self.optimizer.built)
-            config["automatic"] = [self._automatic, self._highest_rate]
-        return config
-
-    def compile_from_config(self, config):
-        # Keras leaves a loaded model uncompiled where `compile` is a class's own. The optimizer is
-        # built where the saved one was, so that its state finds its place.
-        config = keras.saving.deserialize_keras_object(config)
-        optimizer_is_built = config.pop("optimizer_is_built", False)
-        automatic, rate = config.pop("automatic", (False, 2e-5))
-        # What suits this backend, whatever it was where the model was saved.
-        self.compile(**{**config, "jit_compile": "auto"})
-        self._automatic, self._highest_rate = automatic, rate
-        if optimizer_is_built:
-            self.optimizer.build(self.trainable_variables)
-
     def fit(
         self,
         x=None,
@@ -200,11 +180,12 @@ class AlbertTask:
             if is_raw(vx):
                 rows = self._encode(vx, vy, weight, labelled=True)
                 validation_data = self._batches(rows, batch_size)
+        self._start_run(x, batch_size, kwargs)
         if is_dataset_of_texts(x):
             if sample_weight is not None:
                 kwargs["sample_weight"] = sample_weight
+            kwargs["shuffle"] = False  # its own affair, and Keras would warn that it cannot
             return super().fit(x, y, batch_size, validation_data=validation_data, **kwargs)
-        self._start_run(x, batch_size, kwargs)
         return keras.Model.fit(
             self,
             for_keras(x),
@@ -220,7 +201,7 @@ class AlbertTask:
         """Give the automatic optimizer its schedule, now that the number of steps is known."""
         if not self._automatic or kwargs.get("initial_epoch") or not self.compiled:
             return
-        steps = kwargs.get("steps_per_epoch") or _steps(x, batch_size or _BATCH_SIZE)
+        steps = kwargs.get("steps_per_epoch") or number_of_steps(x, batch_size or _BATCH_SIZE)
         if not steps:
             return
         optimizer = self.default_optimizer(self._highest_rate, steps * kwargs.get("epochs", 1))
@@ -299,92 +280,6 @@ class AlbertTask:
     def collate(self, rows, length):
         """A batch of encoded examples, packed to a length: `x`, `(x, y)` or with weights."""
         return self.preprocessor.collate(rows, length)
-
-    def merge_lora(self):
-        """A new model with the low-rank updates of `backbone.enable_lora` in its kernels.
-
-        Its outputs are the same, every variable can be trained again, and it costs no more than
-        the model did before.
-        """
-        config = {name: value for name, value in self.get_config().items() if name != "name"}
-        config["backbone"] = AlbertBackbone.from_config(self.backbone.get_config())
-        merged = type(self)(**{**config, "preprocessor": self.preprocessor})
-        for old, new in zip(self._flatten_layers(), merged._flatten_layers(), strict=True):
-            if old is not self and old is not self.preprocessor:
-                store = {}
-                old.save_own_variables(store)  # of a kernel, with the update in it
-                new.load_own_variables(store)
-        return merged
-
-    def save_task_weights(self, filepath):
-        """Save the heads' weights alone: neither the backbone's, nor the optimizer's state."""
-        keras.saving.save_weights(self, filepath, objects_to_skip=self._not_the_heads())
-
-    def load_task_weights(self, filepath):
-        """Load what `save_task_weights` saved."""
-        keras.saving.load_weights(self, filepath, objects_to_skip=self._not_the_heads())
-
-    def _not_the_heads(self):
-        optimizer = [self.optimizer] if getattr(self, "optimizer", None) is not None else []
-        return [*self.backbone._flatten_layers(), *optimizer]
-
-    @classmethod
-    def from_preset(cls, preset, load_weights=True, **kwargs):
-        """A model from the table of architectures, a preset, or a checkpoint, heads included.
-
-        See `AlbertBackbone.from_preset`. A head that the checkpoint lacks is named in a warning
-        ("newly initialised: ..."); its vocabulary makes the preprocessor.
-
-        Args:
-            preset: see `AlbertBackbone.from_preset`.
-            load_weights: whether to load weights.
-            **kwargs: arguments of this class, and those of `AlbertBackbone.from_preset`;
-                `sequence_length` is the preprocessor's.
-        """
-        check_booleans("from_preset", load_weights=load_weights)
-        preset = str(preset)
-        sequence_length = kwargs.pop("sequence_length", None)
-        if preset in PRESETS:
-            names = {*inspect.signature(cls.__init__).parameters, "name", "compile"}
-            own = {name: kwargs.pop(name) for name in names - {"self"} if name in kwargs}
-            backbone = AlbertBackbone.from_preset(preset, load_weights=load_weights, **kwargs)
-            model = cls(backbone, **own)
-        else:
-            model = load_preset(cls, super().from_preset, preset, load_weights, **kwargs)
-        if sequence_length is not None and model.preprocessor is not None:
-            config = {**model.preprocessor.get_config(), "sequence_length": sequence_length}
-            config["tokenizer"] = model.preprocessor.tokenizer
-            preprocessor = type(model.preprocessor)(**config)
-            cls.check_parts(model.backbone, preprocessor)
-            model.preprocessor = preprocessor
-        return model
-
-
-def is_model_input(x) -> bool:
-    """Whether `x` is what the model's graph takes."""
-    return isinstance(x, dict) and "token_ids" in x
-
-
-def is_raw(x) -> bool:
-    """Whether `x` is examples before preprocessing: a string, or a list, tuple or array."""
-    if isinstance(x, np.ndarray):
-        return x.dtype.kind in "OSU"
-    is_column = isinstance(x, Sequence) or hasattr(x, "to_list")  # of pandas, of datasets
-    return is_column or getattr(getattr(x, "dtype", None), "name", None) == "string"
-
-
-def is_dataset_of_texts(x) -> bool:
-    """Whether KerasHub's pipeline has to preprocess `x`: a dataset of tf.data or grain."""
-    return not isinstance(x, (keras.utils.PyDataset, dict)) and (
-        hasattr(x, "map") or hasattr(x, "element_spec")
-    )
-
-
-def _steps(x, batch_size):
-    """The number of batches of `x`, None where it is unknown."""
-    if isinstance(x, keras.utils.PyDataset):
-        return x.num_batches
-    return -(-len(x["token_ids"]) // batch_size) if is_model_input(x) else None
 
 
 def _check_vocabulary(backbone, preprocessor):

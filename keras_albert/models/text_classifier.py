@@ -4,7 +4,12 @@ import keras
 import keras_hub
 
 from keras_albert.arguments import check, check_known, check_positive_integers, check_rates
-from keras_albert.models.labels import check_class_labels, check_class_names
+from keras_albert.models.labels import (
+    add_classifier,
+    check_class_labels,
+    check_class_names,
+    classify,
+)
 from keras_albert.models.task import AlbertTask
 from keras_albert.preprocessing.preprocessor import AlbertPreprocessor
 
@@ -64,22 +69,11 @@ class AlbertTextClassifier(AlbertTask, keras_hub.models.TextClassifier):
         # === Layers ===
         self.backbone = backbone
         self.preprocessor = preprocessor
-        self.classifier_dropout = keras.layers.Dropout(
-            dropout, dtype=backbone.dtype_policy, name="classifier_dropout"
-        )
-        self.classifier = keras.layers.Dense(
-            num_classes,
-            kernel_initializer=keras.initializers.TruncatedNormal(
-                stddev=backbone.initializer_range
-            ),
-            dtype=backbone.dtype_policy,
-            name="classifier",
-        )
+        add_classifier(self, backbone, num_classes, dropout)
 
         # === Graph ===
         pooled_output = backbone(backbone.input)["pooled_output"]
-        logits = self.classifier(self.classifier_dropout(pooled_output))
-        logits = keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
+        logits = classify(self, pooled_output)
         compile = kwargs.pop("compile", True)
         super().__init__(inputs=backbone.input, outputs=logits, compile=False, **kwargs)
 

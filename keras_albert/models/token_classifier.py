@@ -8,7 +8,12 @@ import keras_hub
 import numpy as np
 
 from keras_albert.arguments import check_known, check_positive_integers, check_rates
-from keras_albert.models.labels import check_class_labels, check_class_names
+from keras_albert.models.labels import (
+    add_classifier,
+    check_class_labels,
+    check_class_names,
+    classify,
+)
 from keras_albert.models.task import AlbertTask
 from keras_albert.preprocessing.tagging import AlbertTokenClassifierPreprocessor
 
@@ -66,22 +71,11 @@ class AlbertTokenClassifier(AlbertTask, keras_hub.models.Task):
         self.backbone = backbone
         self.preprocessor = preprocessor
         backbone.pooler.trainable = False  # nothing would train it, and Keras would warn
-        self.classifier_dropout = keras.layers.Dropout(
-            dropout, dtype=backbone.dtype_policy, name="classifier_dropout"
-        )
-        self.classifier = keras.layers.Dense(
-            num_classes,
-            kernel_initializer=keras.initializers.TruncatedNormal(
-                stddev=backbone.initializer_range
-            ),
-            dtype=backbone.dtype_policy,
-            name="classifier",
-        )
+        add_classifier(self, backbone, num_classes, dropout)
 
         # === Graph ===
         sequence_output = backbone(backbone.input)["sequence_output"]
-        logits = self.classifier(self.classifier_dropout(sequence_output))
-        logits = keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
+        logits = classify(self, sequence_output)
         compile = kwargs.pop("compile", True)
         super().__init__(inputs=backbone.input, outputs=logits, compile=False, **kwargs)
 

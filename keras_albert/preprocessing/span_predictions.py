@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_albert.whole_files import write_whole
+
 
 @dataclass(frozen=True)
 class SpanCandidate:
@@ -121,8 +123,5 @@ def write_predictions(
         repeated = next(id for at, id in enumerate(ids) if id in ids[:at])
         raise ValueError(f"Predictions must have ids of their own. Received twice: {repeated!r}")
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        beside = directory / f".{name}.partial"
-        beside.write_text(json.dumps(content, indent=4) + "\n", encoding="utf-8")
-        os.replace(beside, directory / name)
+        write_whole(directory / name, json.dumps(content, indent=4) + "\n")

@@ -8,11 +8,10 @@ import io
 import os
 import random
 import re
-import tempfile
-from pathlib import Path
 
 from keras_albert.arguments import check, check_positive_integers, is_number, is_path
 from keras_albert.preprocessing.files import find_files, names_files
+from keras_albert.whole_files import write_whole
 
 ALBERT_CONTROL = ("[CLS]", "[SEP]", "[MASK]")
 ALBERT_SYMBOLS = ("(", ")", '"', "-", ".", "\u2013", "\u00a3", "\u20ac")
@@ -275,21 +274,3 @@ def _check_output(output):
         lambda path: path is None or (is_path(path) and not os.path.isdir(path)),
         output=output,
     )
-
-
-def write_whole(path, data):
-    """Write a file so that it has its name only once it is whole."""
-    path = Path(os.fspath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        dir=path.parent, prefix=f".{path.name}.", delete=False
-    ) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)  # a temporary file is private
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise

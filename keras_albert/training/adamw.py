@@ -1,10 +1,9 @@
 """AdamW for fine-tuning: Keras' own, with decay left out by patterns that are saved with it."""
 
-import re
-
 import keras
 
 from keras_albert.arguments import check, check_positive_numbers, is_number
+from keras_albert.training.optimizer_arguments import Exclusion, check_optimizer
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -45,12 +44,7 @@ class AdamW(keras.optimizers.AdamW):
         name="adamw",
         **kwargs,
     ):
-        check(
-            "AdamW",
-            "a number of at least 0, a keras LearningRateSchedule or a function",
-            lambda rate: callable(rate) or (is_number(rate) and rate >= 0),
-            learning_rate=learning_rate,
-        )
+        check_optimizer("AdamW", learning_rate, global_clipnorm)
         check(
             "AdamW",
             "a number of at least 0, or None for no decay",
@@ -58,20 +52,7 @@ class AdamW(keras.optimizers.AdamW):
             weight_decay=weight_decay,
         )
         check_positive_numbers("AdamW", epsilon=epsilon)
-        check(
-            "AdamW",
-            "a number above 0, or None for no clipping",
-            lambda norm: norm is None or (is_number(norm) and norm > 0),
-            global_clipnorm=global_clipnorm,
-        )
-        check(
-            "AdamW",
-            "a regular expression or a list of them",
-            lambda value: (
-                isinstance(value, (str, list, tuple)) and all(isinstance(v, str) for v in value)
-            ),
-            exclude=exclude,
-        )
+        exclusion = Exclusion("AdamW", exclude)
         super().__init__(
             learning_rate=learning_rate,
             weight_decay=weight_decay,
@@ -80,25 +61,15 @@ class AdamW(keras.optimizers.AdamW):
             name=name,
             **kwargs,
         )
-        self.exclude = [exclude] if isinstance(exclude, str) else list(exclude)
-        try:
-            self._exclude_patterns = [re.compile(pattern) for pattern in self.exclude]
-        except re.error as error:
-            raise ValueError(
-                f"`exclude` holds regular expressions, and one does not compile: {error}. "
-                f"Received: {self.exclude}"
-            ) from error
+        self.exclude = exclusion.exclude
+        self._exclusion = exclusion
 
     def build(self, variables):
         if self.built:
             return
         super().build(variables)
         # By key: under TensorFlow `_use_weight_decay` is handed a variable that knows no path.
-        self._excluded = {
-            self._var_key(variable)
-            for variable in variables
-            if any(pattern.search(variable.path) for pattern in self._exclude_patterns)
-        }
+        self._excluded = {self._var_key(v) for v in variables if v in self._exclusion}
 
     def _use_weight_decay(self, variable):
         return self._var_key(variable) not in self._excluded

@@ -1,11 +1,10 @@
 """LAMB as ALBERT's released code uses it, which is not `keras.optimizers.Lamb`."""
 
-import re
-
 import keras
 from keras import ops
 
-from keras_albert.arguments import check, is_number
+from keras_albert.arguments import is_number
+from keras_albert.training.optimizer_arguments import Exclusion, check_optimizer
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -56,12 +55,7 @@ class Lamb(keras.optimizers.Optimizer):
         name="lamb",
         **kwargs,
     ):
-        check(
-            "Lamb",
-            "a number of at least 0, a keras LearningRateSchedule or a function",
-            lambda rate: callable(rate) or (is_number(rate) and rate >= 0),
-            learning_rate=learning_rate,
-        )
+        check_optimizer("Lamb", learning_rate, global_clipnorm)
         for argument, value in (("beta_1", beta_1), ("beta_2", beta_2)):
             if not is_number(value) or not 0 <= value < 1:
                 raise ValueError(f"`{argument}` must be in [0, 1). Received: {value!r}")
@@ -71,20 +65,7 @@ class Lamb(keras.optimizers.Optimizer):
                 "`weight_decay` must not be negative and `epsilon` must be above 0. "
                 f"Received: weight_decay={weight_decay!r}, epsilon={epsilon!r}"
             )
-        check(
-            "Lamb",
-            "a number above 0, or None for no clipping",
-            lambda norm: norm is None or (is_number(norm) and norm > 0),
-            global_clipnorm=global_clipnorm,
-        )
-        check(
-            "Lamb",
-            "a regular expression or a list of them",
-            lambda value: (
-                isinstance(value, (str, list, tuple)) and all(isinstance(v, str) for v in value)
-            ),
-            exclude=exclude,
-        )
+        exclusion = Exclusion("Lamb", exclude)
         super().__init__(
             learning_rate=learning_rate,
             weight_decay=weight_decay or None,
@@ -95,14 +76,8 @@ class Lamb(keras.optimizers.Optimizer):
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        self.exclude = [exclude] if isinstance(exclude, str) else list(exclude)
-        try:
-            self._exclude_patterns = [re.compile(pattern) for pattern in self.exclude]
-        except re.error as error:
-            raise ValueError(
-                f"`exclude` holds regular expressions, and one does not compile: {error}. "
-                f"Received: {self.exclude}"
-            ) from error
+        self.exclude = exclusion.exclude
+        self._exclusion = exclusion
 
     def build(self, variables):
         if self.built:
@@ -112,10 +87,7 @@ class Lamb(keras.optimizers.Optimizer):
             variables, ["momentum", "velocity"]
         )
         # By index: under TensorFlow `update_step` is handed a variable that knows no path.
-        self._excluded = [
-            any(pattern.search(variable.path) for pattern in self._exclude_patterns)
-            for variable in variables
-        ]
+        self._excluded = [variable in self._exclusion for variable in variables]
 
     def _apply_weight_decay(self, variables):
         """Nothing: the decay is part of the update, so that the trust ratio scales it."""

@@ -355,6 +355,18 @@ def test_the_automatic_rate_rises_over_a_tenth_and_falls_to_nothing(tokenizer):
         np.testing.assert_allclose(rates, [0, 5e-4, 9e-4, 5e-4, 0], rtol=1e-5, atol=1e-12)
 
 
+def test_the_automatic_rate_knows_the_steps_of_a_tf_dataset(tokenizer):
+    tf = pytest.importorskip("tensorflow")
+    pytest.importorskip("tensorflow_text")
+    model = classifier(tokenizer)
+    model.compile(learning_rate=1e-3)
+    data = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(2)
+    model.fit(data, epochs=2, verbose=0)
+    assert int(model.optimizer.iterations) == 6
+    rate = model.optimizer._learning_rate  # the schedule
+    np.testing.assert_allclose([float(rate(step)) for step in (0, 3, 6)], [0, 5e-4, 0], atol=1e-9)
+
+
 def test_training_follows_the_seed(tokenizer):
     runs = []
     for seed in (1, 1, 2):
