@@ -22,7 +22,8 @@ class SelfAttention(keras.layers.Layer):
 
     Scores are scaled by 1/sqrt(D); softmax and LayerNorm are computed in float32 whatever the
     dtype policy, and a row whose every key is masked stays finite. The backend's own attention is
-    used unless attention dropout is active, which no backend's kernel offers through Keras.
+    used unless attention dropout is active, which no backend's kernel offers through Keras, or the
+    backend has none (JAX in float16 on a CPU).
 
     Args:
         num_heads: number of heads N. It must divide the hidden size.
@@ -104,8 +105,9 @@ class SelfAttention(keras.layers.Layer):
         k_BTND = self._split_heads(self.key(inputs))
         v_BTND = self._split_heads(self.value(inputs))
         mask = None if attention_mask is None else _broadcastable(attention_mask)
-        if training and self.attention_dropout > 0:
-            context_BSND = self._attend_with_dropout(q_BSND, k_BTND, v_BTND, mask)
+        drops = training and self.attention_dropout > 0
+        if drops or not _has_kernel(self.compute_dtype):
+            context_BSND = self._attend(q_BSND, k_BTND, v_BTND, mask, training)
         else:
             context_BSND = ops.dot_product_attention(q_BSND, k_BTND, v_BTND, mask=mask, scale=1.0)
         context = ops.reshape(context_BSND, ops.shape(inputs))
@@ -116,13 +118,13 @@ class SelfAttention(keras.layers.Layer):
         batch, length = ops.shape(x)[0], ops.shape(x)[1]
         return ops.reshape(x, (batch, length, self.num_heads, self.hidden_dim // self.num_heads))
 
-    def _attend_with_dropout(self, q_BSND, k_BTND, v_BTND, mask):
+    def _attend(self, q_BSND, k_BTND, v_BTND, mask, training):
         scores_BNST = ops.einsum("bsnd,btnd->bnst", q_BSND, k_BTND)
         scores_BNST = ops.cast(scores_BNST, "float32")
         if mask is not None:
             scores_BNST = ops.where(mask, scores_BNST, -1e30)
         weights_BNST = ops.cast(ops.softmax(scores_BNST), self.compute_dtype)
-        weights_BNST = self.attention_dropout_layer(weights_BNST, training=True)
+        weights_BNST = self.attention_dropout_layer(weights_BNST, training=training)
         return ops.einsum("bnst,btnd->bsnd", weights_BNST, v_BTND)
 
     def compute_output_shape(self, inputs_shape, attention_mask_shape=None):
@@ -140,6 +142,15 @@ class SelfAttention(keras.layers.Layer):
             }
         )
         return config
+
+
+def _has_kernel(dtype):
+    """Whether the backend's own attention compiles: JAX's does not in float16 on a CPU."""
+    if keras.backend.backend() != "jax" or dtype != "float16":
+        return True
+    import jax
+
+    return jax.default_backend() != "cpu"
 
 
 def _broadcastable(attention_mask):

@@ -90,7 +90,7 @@ def test_attention_dropout_drops_probabilities_and_scales_the_rest(x):
     only_first = np.zeros((512, 1, 1, S), bool)
     only_first[..., 0] = True
     # With one key there is one probability, 1: kept and scaled, or dropped.
-    context = to_numpy(layer._attend_with_dropout(ones, ones, ones, only_first))
+    context = to_numpy(layer._attend(ones, ones, ones, only_first, training=True))
     np.testing.assert_allclose(np.unique(context), [0.0, 1 / 0.75], rtol=1e-6)
     share, deviation = (context[..., 0] > 0).mean(), (0.25 * 0.75 / (512 * S * N)) ** 0.5
     assert abs(share - 0.75) < 5 * deviation
