@@ -3,12 +3,11 @@
 import contextlib
 import inspect
 import os
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from keras_albert.checkpoints.archives import unpack
+from keras_albert.checkpoints.archives import is_archive, unpack
 from keras_albert.checkpoints.files import check_arguments, inside, read_json
 from keras_albert.checkpoints.google import find_prefix, open_google
 from keras_albert.checkpoints.huggingface import HUB, download, open_huggingface
@@ -40,8 +39,8 @@ def place_of(source: str | os.PathLike) -> Path | None:
     path = Path(source).expanduser()
     if not path.exists() and not Path(f"{path}.index").exists():
         raise ValueError(
-            "A checkpoint must be a directory, a `.tar.gz`, the prefix of a TensorFlow checkpoint, "
-            f"or 'hf://owner/name'. There is nothing at: {source!r}"
+            "A checkpoint must be a directory, a `.tar.gz` or `.zip`, the prefix of a TensorFlow "
+            f"checkpoint, or 'hf://owner/name'. There is nothing at: {source!r}"
         )
     return path.resolve()
 
@@ -89,9 +88,9 @@ def open_checkpoint(
     name, given = name or str(path), given or {}
     with contextlib.ExitStack() as stack:
         if path.is_file() and path.suffix != ".index":
-            if not tarfile.is_tarfile(path):
+            if not is_archive(path):
                 raise ValueError(
-                    "A file must be a `.tar` or `.tar.gz` of a checkpoint; of Hugging Face's files "
+                    "A file must be a `.tar.gz` or `.zip` of a checkpoint; of Hugging Face's files "
                     "pass the directory, and load `.keras` by `keras.saving.load_model`. "
                     f"Received: {path}"
                 )

@@ -33,10 +33,11 @@ def find_files(files) -> list[Path]:
             matches = sorted(Path(p) for p in glob.glob(str(path), recursive=True))
             matches = [match for match in matches if match.is_file()]
         if not matches:
+            is_text = len(str(name).split()) > 3
+            hint = ", or pass documents as an iterator: `iter(documents)`" if is_text else ""
             raise ValueError(
                 "Every entry of `files` must name a file, a directory with files or a pattern that "
-                "matches files (to pass documents rather than paths, pass an iterator: "
-                f"`iter(documents)`). No file found for: {str(name)[:200]!r}"
+                f"matches files{hint}. No file found for: {str(name)[:200]!r}"
             )
         found.update(dict.fromkeys(matches))
     return list(found)

@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import re
+import stat
 import struct
 import sys
 import tarfile
@@ -69,6 +70,16 @@ def archive(path, *members, mode="w:gz"):
             for key, value in changes.items():
                 setattr(info, key, value)
             tar.addfile(info, io.BytesIO(data))
+
+
+def zipped(path, *members):
+    """A zip of (name, content, type of file)."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data, kind in members:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = kind << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            file.writestr(info, data)
 
 
 def shards(folder, weight_map):
@@ -182,6 +193,20 @@ def make_archives(root):
     whole = (root / "cut.tar.gz").read_bytes()
     (root / "cut.tar.gz").write_bytes(whole[:10_000])
     archive(root / "two.tar.gz", ("a/vocab.txt", b"a", {}), ("b/vocab.txt", b"b", {}))
+    zipped(root / "outside.zip", ("../albert_config.json", b"{}", 0))
+    zipped(root / "absolute.zip", ("/tmp/albert_config.json", b"{}", 0))
+    zipped(root / "link.zip", ("bert/vocab.txt", b"/etc/passwd", stat.S_IFLNK))
+    zipped(root / "bomb.zip", ("bert/bert_model.ckpt.data-00000-of-00001", b"\0" * (1 << 27), 0))
+    zipped(root / "flipped.zip", ("bert/bert_model.ckpt.data-00000-of-00001", noise, 0))
+    content = bytearray((root / "flipped.zip").read_bytes())
+    content[10_000] ^= 1
+    (root / "flipped.zip").write_bytes(content)
+    zipped(root / "locked.zip", ("bert/vocab.txt", b"[PAD]", 0))
+    content = bytearray((root / "locked.zip").read_bytes())
+    directory = content.index(b"PK\x01\x02")
+    content[6] |= 1  # "encrypted", before the data and in the directory
+    content[directory + 8] |= 1
+    (root / "locked.zip").write_bytes(content)
 
 
 def make_links(root):

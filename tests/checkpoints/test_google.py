@@ -1,6 +1,7 @@
 """Oracles: the released archives' layout, and the same weights in another format."""
 
 import json
+import shutil
 import tarfile
 
 import numpy as np
@@ -103,6 +104,10 @@ def test_bert(tmp_path, name):
     again = load(tmp_path / name)
     assert_same_weights(again, model)
     assert_same_outputs(again, model, atol=0)
+    # As BERT was released: a zip of the folder.
+    released = shutil.make_archive(tmp_path / name, "zip", tmp_path, name)
+    again = load(released)
+    assert_same_weights(again, model)
     assert again.preprocessor.tokenizer.lowercase == name.startswith("uncased")
     assert again.backbone.hidden_dropout == 0.1 and again.backbone.attention_dropout == 0.2
 
