@@ -16,14 +16,20 @@ from keras_albert.checkpoints.configs import (
     to_arguments,
 )
 from keras_albert.checkpoints.files import inside, read_json
-from keras_albert.checkpoints.keras_tables import MODEL_GARDEN_BERT
-from keras_albert.checkpoints.names import GOOGLE_ALBERT, GOOGLE_BERT, TASK_HEADS, expand, find
+from keras_albert.checkpoints.keras_tables import garden_table
+from keras_albert.checkpoints.names import (
+    GOOGLE_ALBERT,
+    GOOGLE_BERT,
+    PROJECTION,
+    TASK_HEADS,
+    expand,
+    find,
+)
 from keras_albert.checkpoints.stored import Checkpoint, Stored, check_finite, check_match, match
 from keras_albert.models import AlbertPretrainer
 
 CONFIGS = ("albert_config.json", "bert_config.json")
 _OBJECT = "/.ATTRIBUTES/VARIABLE_VALUE"
-_OBJECT_POOLER = "next_sentence..pooler_dense"
 
 
 def find_prefix(path: Path) -> Path | None:
@@ -65,7 +71,7 @@ def open_google(prefix: Path, given: dict, name: str) -> Checkpoint:
         config = read_json(config_path)
         arguments = to_arguments(config, "google", family, config_path, shapes)
         notes += dropout_note(name, arguments)
-    elif family == "albert":
+    elif (family, form) == ("albert", "google"):
         arguments = infer_arguments(shapes, given, prefix)
         notes.append(
             f"no albert_config.json: depth {arguments['num_layers']} and {arguments['num_heads']} "
@@ -73,7 +79,7 @@ def open_google(prefix: Path, given: dict, name: str) -> Checkpoint:
         )
     else:
         raise ValueError(
-            f"A BERT checkpoint must have `bert_config.json` beside it. Received: {prefix}"
+            f"This checkpoint must have `{family}_config.json` beside it. Received: {prefix}"
         )
     other = other_groups(arguments)
     if other:
@@ -238,7 +244,8 @@ def _clean(name: str) -> str | None:
         name = name.removesuffix(_OBJECT).removeprefix("model/")
         if "/.OPTIMIZER_SLOT/" in name or name.startswith(("optimizer/", "save_counter")):
             return None
-        return name
+        # Model Garden's pretrainer as a whole, rather than its parts.
+        return re.sub("^encoder_network/", "encoder/", name)
     if name == "_CHECKPOINTABLE_OBJECT_GRAPH" or name.startswith("save_counter"):
         return None
     return name.removeprefix("module/")
@@ -256,19 +263,12 @@ def _kind(shapes: dict, prefix: Path):
         return "albert", GOOGLE_ALBERT, "google"
     if any(name.startswith("bert/encoder/layer_0/") for name in shapes):
         return "bert", GOOGLE_BERT, "google"
-    if "encoder/layer_with_weights-4/_attention_layer/_query_dense/kernel" in shapes:
-        pooler = f"{_OBJECT_POOLER}/kernel" in shapes
-        table = tuple(
-            row._replace(
-                theirs=row.theirs.replace("encoder/layer_with_weights-{next}", _OBJECT_POOLER)
-            )
-            if pooler and row.part == "backbone.pooler"
-            else row
-            for row in MODEL_GARDEN_BERT
-        )
-        return "bert", table, "model garden"
+    table = garden_table(shapes)
+    if table is not None:
+        family = "albert" if any(row.ours.startswith(PROJECTION) for row in table) else "bert"
+        return family, table, "model garden"
     raise ValueError(
-        "A TensorFlow checkpoint must be Google's ALBERT or BERT, or Model Garden's BERT encoder. "
+        "A TensorFlow checkpoint must be Google's ALBERT or BERT, or a Model Garden encoder. "
         f"Received: variables as {sorted(shapes)[:5]} in {prefix}"
     )
 

@@ -1,9 +1,11 @@
-"""The tables of KerasHub's presets and of TensorFlow Model Garden's BERT encoder; see `names`.
+"""The tables of KerasHub's presets and of TensorFlow Model Garden's encoders; see `names`.
 
 Both keep attention's projections with an axis of heads: the same numbers in another shape.
-Names: files that keras-hub 0.32 writes; for Model Garden, the variables that its released BERT
-encoders hold, as KerasHub's conversion of them lists them.
+Names: files that keras-hub 0.32 writes; for Model Garden, what tf-models-official 2.20 writes of
+`AlbertEncoder` and `BertPretrainerV2`, and what KerasHub's conversion reads of released encoders.
 """
+
+import re
 
 from keras_albert.checkpoints.names import (
     ATTENTION,
@@ -102,24 +104,68 @@ KERASHUB_BERT = (*_KERASHUB, *_dense(_VARS, "layers/dense", POOLER, "H H"))
 
 _KERNEL_BIAS, _GAMMA_BETA = ("/kernel", "/bias"), ("/gamma", "/beta")
 
-# Names as they stand without `/.ATTRIBUTES/VARIABLE_VALUE`.
-MODEL_GARDEN_BERT = (
-    Row("encoder/layer_with_weights-0/embeddings", TOKENS, "V E"),
-    Row("encoder/layer_with_weights-1/embeddings", POSITIONS, "P E"),
-    Row("encoder/layer_with_weights-2/embeddings", SEGMENTS, "T E"),
-    *_norm(_GAMMA_BETA, "encoder/layer_with_weights-3", EMBEDDING_NORM, "E"),
-    *_block(
-        _KERNEL_BIAS,
-        _GAMMA_BETA,
-        "encoder/layer_with_weights-{next}",
-        "/_attention_layer/_{}_dense",
-        (
-            "/_attention_layer/_output_dense",
-            "/_attention_layer_norm",
-            "/_intermediate_dense",
-            "/_output_dense",
-            "/_output_layer_norm",
+_GARDEN = "encoder/layer_with_weights-"
+# A dense layer of the encoder's own after the first block; 4 is the projection.
+_OWN_POOLER = re.compile(rf"{_GARDEN}(?!4/)\d+/kernel")
+
+
+def _garden(first_block, block, pooler):
+    """An encoder, which counts its layers, and the head that its pretraining stores beside it."""
+    return (
+        Row(f"{_GARDEN}0/embeddings", TOKENS, "V E"),
+        Row(f"{_GARDEN}1/embeddings", POSITIONS, "P E"),
+        Row(f"{_GARDEN}2/embeddings", SEGMENTS, "T E"),
+        *_norm(_GAMMA_BETA, f"{_GARDEN}3", EMBEDDING_NORM, "E"),
+        *first_block,
+        *_block(
+            _KERNEL_BIAS,
+            _GAMMA_BETA,
+            _GARDEN + block,
+            "/_attention_layer/_{}_dense",
+            (
+                "/_attention_layer/_output_dense",
+                "/_attention_layer_norm",
+                "/_intermediate_dense",
+                "/_output_dense",
+                "/_output_layer_norm",
+            ),
         ),
-    ),
-    *_dense(_KERNEL_BIAS, "encoder/layer_with_weights-{next}", POOLER, "H H"),
-)
+        *_dense(_KERNEL_BIAS, _GARDEN + pooler, POOLER, "H H"),
+        *_dense(_KERNEL_BIAS, "masked_lm/dense", f"{MASKED_LM}.dense", "H E"),
+        *_norm(_GAMMA_BETA, "masked_lm/layer_norm", f"{MASKED_LM}.layer_norm", "E"),
+        Row("masked_lm/output_bias.Sbias", f"{MASKED_LM}.bias", "V"),
+    )
+
+
+# Names as they stand without `/.ATTRIBUTES/VARIABLE_VALUE`.
+MODEL_GARDEN_BERT = _garden((), "{next}", "{next}")
+MODEL_GARDEN_ALBERT = _garden(_dense(_KERNEL_BIAS, f"{_GARDEN}4", PROJECTION, "E H"), "5", "6")
+
+
+def garden_table(shapes) -> tuple[Row, ...] | None:
+    """The table for a Model Garden checkpoint's names, or None if they are none of its.
+
+    A table of tokens that encoder and head hold is stored once, by the head's shorter name. An
+    encoder without a pooler leaves pooling to the head of next sentences.
+    """
+    if f"{_GARDEN}4/_attention_layer/_query_dense/kernel" in shapes:
+        table, pooler = MODEL_GARDEN_BERT, _GARDEN + "{next}"
+    elif f"{_GARDEN}5/_attention_layer/_query_dense/kernel" in shapes:
+        table, pooler = MODEL_GARDEN_ALBERT, f"{_GARDEN}6"
+    else:
+        return None
+    names = {
+        f"{_GARDEN}0/embeddings": "masked_lm/embedding_table",
+        f"{pooler}/kernel": "next_sentence..pooler_dense/kernel",
+        f"{pooler}/bias": "next_sentence..pooler_dense/bias",
+    }
+    return tuple(
+        row._replace(theirs=names[row.theirs]) if _is_renamed(row, names, shapes) else row
+        for row in table
+    )
+
+
+def _is_renamed(row, names, shapes) -> bool:
+    if names.get(row.theirs) not in shapes:
+        return False
+    return row.part != "backbone.pooler" or not any(map(_OWN_POOLER.fullmatch, shapes))

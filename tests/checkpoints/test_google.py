@@ -222,13 +222,12 @@ def test_into_a_model_that_there_is(albert, tmp_path):
         load_google_checkpoint(model, tmp_path / "nothing")
 
 
-def test_model_garden_bert(tmp_path):
-    """Names as KerasHub's conversion of the released encoders lists them."""
-    import tensorflow as tf
+def write_model_garden(google, family, path):
+    """The objects of a Model Garden pretrainer, from the variables of Google's layout.
 
-    model = make_bert(activation="gelu_tanh", num_layers=2)
-    prefix = to_google(model, tmp_path / "google" / "model.ckpt")
-    google = variables(prefix)
+    Names and shapes are those that tf-models-official 2.20 writes of `BertPretrainerV2`.
+    """
+    import tensorflow as tf
 
     def node(**parts):
         return tf.train.Checkpoint(**parts)
@@ -248,34 +247,68 @@ def test_model_garden_bert(tmp_path):
     def table(name):
         return node(embeddings=tf.Variable(google[f"bert/embeddings/{name}_embeddings"]))
 
+    def block(prefix, attention, attention_norm, intermediate, output, output_norm):
+        layer = node(
+            _query_dense=dense(f"{prefix}/{attention}/self/query", 12, 3, 4),
+            _key_dense=dense(f"{prefix}/{attention}/self/key", 12, 3, 4),
+            _value_dense=dense(f"{prefix}/{attention}/self/value", 12, 3, 4),
+            _output_dense=dense(f"{prefix}/{attention}/output/dense", 3, 4, 12),
+        )
+        return node(
+            _attention_layer=layer,
+            _attention_layer_norm=norm(f"{prefix}/{attention_norm}"),
+            _intermediate_dense=dense(f"{prefix}/{intermediate}"),
+            _output_dense=dense(f"{prefix}/{output}"),
+            _output_layer_norm=norm(f"{prefix}/{output_norm}"),
+        )
+
     layers = [table(name) for name in ("word", "position", "token_type")]
     layers.append(norm("bert/embeddings/LayerNorm"))
-    for i in range(2):
-        name = f"bert/encoder/layer_{i}"
-        attention = node(
-            _query_dense=dense(f"{name}/attention/self/query", 12, 3, 4),
-            _key_dense=dense(f"{name}/attention/self/key", 12, 3, 4),
-            _value_dense=dense(f"{name}/attention/self/value", 12, 3, 4),
-            _output_dense=dense(f"{name}/attention/output/dense", 3, 4, 12),
-        )
-        layers.append(
-            node(
-                _attention_layer=attention,
-                _attention_layer_norm=norm(f"{name}/attention/output/LayerNorm"),
-                _intermediate_dense=dense(f"{name}/intermediate/dense"),
-                _output_dense=dense(f"{name}/output/dense"),
-                _output_layer_norm=norm(f"{name}/output/LayerNorm"),
-            )
-        )
+    if family == "albert":
+        layers.append(dense("bert/encoder/embedding_hidden_mapping_in"))
+        group = "bert/encoder/transformer/group_0/inner_group_0"
+        ffn = "ffn_1/intermediate"
+        names = ("attention_1", "LayerNorm", f"{ffn}/dense", f"{ffn}/output/dense", "LayerNorm_1")
+        layers.append(block(group, *names))
+    else:
+        names = ("attention", "attention/output/LayerNorm", "intermediate/dense")
+        names += ("output/dense", "output/LayerNorm")
+        layers += [block(f"bert/encoder/layer_{i}", *names) for i in range(2)]
     layers.append(dense("bert/pooler/dense"))
     encoder = node(**{f"layer_with_weights-{i}": layer for i, layer in enumerate(layers)})
+    node(encoder=encoder).write(str(path / "encoder.ckpt"))
+    transform = "cls/predictions/transform"
+    bias = tf.Variable(google["cls/predictions/output_bias"])
+    head = node(
+        dense=dense(f"{transform}/dense"),
+        layer_norm=norm(f"{transform}/LayerNorm"),
+        embedding_table=layers[0].embeddings,
+        **{"output_bias/bias": bias},  # stored as `output_bias.Sbias`
+    )
+    node(encoder=encoder, masked_lm=head).write(str(path / "pretrained.ckpt"))
+    node(model=node(encoder_network=encoder, masked_lm=head)).write(str(path / "whole.ckpt"))
+
+
+@pytest.mark.parametrize("family", ["albert", "bert"])
+def test_model_garden(tmp_path, family):
+    bert = {"activation": "gelu_tanh", "num_layers": 2}
+    model = make_bert(**bert) if family == "bert" else make()
+    prefix = to_google(model, tmp_path / "google" / "model.ckpt")
     folder = tmp_path / "garden"
-    node(encoder=encoder).write(str(folder / "bert_model.ckpt"))
-    config = (tmp_path / "google" / "bert_config.json").read_text()
-    (folder / "bert_config.json").write_text(config)
-    backbone = keras_albert.AlbertBackbone.from_preset(folder, strict=True)
-    assert_same_weights(backbone, model.backbone)
-    assert keras_albert.checkpoints.report(folder).format == "model garden"
+    folder.mkdir()
+    write_model_garden(variables(prefix), family, folder)
+    config = f"{family}_config.json"
+    with pytest.raises(ValueError, match=f"must have `{config}` beside it"):
+        keras_albert.AlbertBackbone.from_preset(folder / "encoder.ckpt")
+    shutil.copy(tmp_path / "google" / config, folder)
+    for name in ("encoder", "pretrained", "whole"):
+        backbone = keras_albert.AlbertBackbone.from_preset(folder / f"{name}.ckpt", strict=True)
+        assert_same_weights(backbone, model.backbone)
+        assert keras_albert.checkpoints.report(folder / f"{name}.ckpt").format == "model garden"
+    for name in ("pretrained", "whole"):
+        with pytest.warns(UserWarning, match="newly initialised: sentence_head$"):
+            again = load(folder / f"{name}.ckpt", strict=False)
+        assert_same_weights(again.masked_lm_head, model.masked_lm_head)
 
 
 def test_the_table_names_each_variable_of_a_pretrainer_once():
