@@ -77,7 +77,12 @@ def toy_squad(path, version, articles=8, questions=24):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("version", "head"), [("1.1", "linear"), ("2.0", "linear"), ("2.0", "beam")]
+    ("version", "head"),
+    [
+        ("1.1", "linear"),
+        pytest.param("2.0", "linear", marks=pytest.mark.backend_free),
+        ("2.0", "beam"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:.*newly initialised")
 def test_squad_learns_the_marker_and_its_files_score_as_it_says(

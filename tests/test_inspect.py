@@ -37,6 +37,7 @@ def tokens_of(sentences):
     return [t for w in words for t in ([w[:-2], "##ly"] if w.endswith("ly") else [w])]
 
 
+@pytest.mark.backend_free
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     directory = tmp_path_factory.mktemp("inspect")
@@ -111,6 +112,7 @@ def test_the_printed_tokens_are_the_documents(corpus, capsys, objective):
     assert whole >= 8
 
 
+@pytest.mark.backend_free
 def test_a_random_second_segment_is_named(corpus, capsys):
     texts = [tokens_of(sentences) for sentences in documents()]
     seen = set()
@@ -126,6 +128,7 @@ def test_a_random_second_segment_is_named(corpus, capsys):
     assert seen == {True, False}
 
 
+@pytest.mark.backend_free
 def test_colour_adds_nothing_that_is_not_there_without(corpus, capsys, monkeypatch):
     plain = run(corpus, capsys, "--examples", "0")
     assert "\x1b" not in plain
@@ -135,6 +138,7 @@ def test_colour_adds_nothing_that_is_not_there_without(corpus, capsys, monkeypat
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
 
 
+@pytest.mark.backend_free
 def test_files_of_examples_are_shown_like_the_shards_they_are_from(corpus, capsys):
     data = dataset(corpus, static=True)
     write_tfrecords(data, corpus / "a.tfrecord", num_files=2, overwrite=True, progress=False)
@@ -158,6 +162,7 @@ def row(output, name):
     return [cell.strip() for cell in line.split("│")[2:-1]]
 
 
+@pytest.mark.backend_free
 def test_statistics_are_what_counting_gives(corpus, capsys):
     output = run(corpus, capsys, "--examples", "500", "--epoch", "2")
     data = dataset(corpus)
@@ -207,6 +212,7 @@ def test_statistics_are_what_counting_gives(corpus, capsys):
     assert not list(corpus.glob("*.partial"))
 
 
+@pytest.mark.backend_free
 def test_short_targets_are_a_tenth(corpus, capsys):
     """Closed form: each of n examples aims short with p = 0.1; within 4 deviations."""
     data = dataset(corpus)
@@ -216,6 +222,7 @@ def test_short_targets_are_a_tenth(corpus, capsys):
     assert row(output, "aimed at") == [f"{np.mean(found[7 * 80 : 8 * 80]):.1%}", "10.0%"]
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize("length", [7, 32])
 def test_random_second_segments_are_half_and_those_of_one_sentence(corpus, capsys, length):
     options = ["--objective", "nsp", "--examples", "80", "--sequence-length", str(length)]
@@ -229,6 +236,7 @@ def test_random_second_segments_are_half_and_those_of_one_sentence(corpus, capsy
     assert "nothing to split" in output
 
 
+@pytest.mark.backend_free
 def test_short_targets_are_counted(corpus, capsys):
     """What differs from data that never aims short did aim short, and the other way round."""
     mixed, never, always = (
@@ -268,6 +276,7 @@ VOCABULARY = MaskingVocabulary(
 )
 
 
+@pytest.mark.backend_free
 def test_runs_end_at_gaps_and_count_words():
     example = synthetic(12, [3, 4, 6, 7, 8, 10])
     example["token_ids"][[5, 9]] = [2, 8]  # [SEP], and a piece that continues the word at 8
@@ -279,6 +288,7 @@ def test_runs_end_at_gaps_and_count_words():
     assert counts.predictions_N.tolist() == [6] and counts.masked == 6 and not counts.kept
 
 
+@pytest.mark.backend_free
 def test_what_the_rule_gives_is_the_closed_form():
     # Three tokens to predict among very many words: runs hardly ever touch, and the last n-gram is
     # cut to what is left. p is 6/11, 3/11, 2/11.
@@ -294,6 +304,7 @@ def test_what_the_rule_gives_is_the_closed_form():
     )
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize(("max_ngram", "agrees"), [(3, True), (1, False)])
 def test_observed_runs_agree_with_the_rule_they_were_drawn_by(corpus, max_ngram, agrees):
     data = dataset(corpus, max_ngram=max_ngram, mask_rate=0.3, max_predictions=12)
@@ -304,6 +315,7 @@ def test_observed_runs_agree_with_the_rule_they_were_drawn_by(corpus, max_ngram,
     assert (np.abs(shares[:, 0] - shares[:, 1]).max() < 0.05) == agrees
 
 
+@pytest.mark.backend_free
 def test_a_picture_is_drawn_without_a_known_rate(tmp_path):
     counts = collect([synthetic(12, [2, 3])], VOCABULARY)
     plot_statistics(counts, tmp_path / "a.png")
@@ -312,6 +324,7 @@ def test_a_picture_is_drawn_without_a_known_rate(tmp_path):
         collect([], VOCABULARY)
 
 
+@pytest.mark.backend_free
 def test_wrong_options_say_what_to_do(corpus, capsys):
     for options, message in (
         (["--tokenizer", "vocab.txt"], "shards have theirs"),

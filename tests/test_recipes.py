@@ -107,7 +107,7 @@ def test_baselines_count_what_they_say(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [3, 6])
+@pytest.mark.parametrize("step", [pytest.param(3, marks=pytest.mark.backend_free), 6])
 def test_a_run_that_was_cut_off_goes_on_as_if_it_was_not(tmp_path, monkeypatch, step):
     """In the first phase and in the second: the same evaluations, to the last digit."""
     phases = ["--sequence-length", "16", "32", "--phase-shares", "0.5", "0.5", "--evaluations", "4"]
@@ -325,6 +325,7 @@ def test_a_checkpoint_is_not_a_corpus(tmp_path, capsys):
     assert "no such archive" in capsys.readouterr().err
 
 
+@pytest.mark.backend_free
 @pytest.mark.slow
 def test_ctrl_c_ends_prepare_quietly_and_it_goes_on(tmp_path):
     """SIGINT to all processes, as a terminal sends it; then the bytes of an undisturbed run."""

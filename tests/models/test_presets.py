@@ -62,6 +62,7 @@ def test_dropout_of_the_released_versions():
         assert (config["hidden_dropout"], config["attention_dropout"]) == (rate, rate), name
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize("sharing", ["all", "attention", "ffn", "none"])
 @pytest.mark.parametrize(
     "name", ["albert_tiny", "albert_small", "albert_base_v1", "albert_base_v2", "bert_base_uncased"]
@@ -73,6 +74,7 @@ def test_built_models_have_the_parameters_of_the_config(name, sharing):
 
 
 @pytest.mark.slow
+@pytest.mark.backend_free
 @pytest.mark.parametrize("name", ["albert_large_v2", "albert_xlarge_v2", "albert_xxlarge_v2"])
 def test_built_large_models(name):
     model = keras_albert.AlbertPretrainer.from_preset(name, load_weights=False, compile=False)
@@ -80,6 +82,7 @@ def test_built_large_models(name):
     assert model.count_params() == expected
 
 
+@pytest.mark.backend_free
 @settings(max_examples=10, deadline=None)
 @given(
     st.sampled_from(["all", "attention", "ffn"]),

@@ -94,6 +94,7 @@ def sequential(row, key, vocabulary, max_predictions, max_ngram, mask_rate=0.15)
     return sorted(taken)
 
 
+@pytest.mark.backend_free
 @settings(max_examples=200, deadline=None)
 @given(rows_of_tokens, st.integers(0, 10**6), st.integers(1, 8), st.integers(1, 5))
 def test_agrees_with_the_sequential_version(row, index, max_predictions, max_ngram):
@@ -110,6 +111,7 @@ def test_agrees_with_the_sequential_version(row, index, max_predictions, max_ngr
     assert np.flatnonzero(chosen_of(out, len(row))[0]).tolist() == expected
 
 
+@pytest.mark.backend_free
 @settings(max_examples=200, deadline=None)
 @given(st.lists(rows_of_tokens, min_size=1, max_size=5), st.integers(0, 99), st.booleans())
 def test_properties(rows, seed, whole_words):
@@ -138,6 +140,7 @@ def test_properties(rows, seed, whole_words):
             assert count == min(slots, expected, SELECTABLE[row].sum())
 
 
+@pytest.mark.backend_free
 @settings(max_examples=50, deadline=None)
 @given(st.lists(rows_of_tokens, min_size=2, max_size=6), st.integers(0, 7))
 def test_a_row_depends_on_itself_only(rows, padding):
@@ -154,6 +157,7 @@ def test_a_row_depends_on_itself_only(rows, padding):
             np.testing.assert_array_equal(backwards[name][-1 - i], together[name][i])
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize("budget", [1, 2, 3, 4])
 def test_exact_probabilities_of_small_rows(budget):
     # Two runs of words, of 3 and 2 tokens-words; all visiting orders and all draws enumerated.
@@ -184,6 +188,7 @@ def test_exact_probabilities_of_small_rows(budget):
         assert within(seen[outcome] / count, p, count), (outcome, seen[outcome] / count, p)
 
 
+@pytest.mark.backend_free
 def test_ngram_lengths_follow_one_over_n():
     # Three tokens to predict in a long row of one-token words. The first n-gram is not shortened:
     # it is of 3 with p = 2/11, and the row is done; else what remains is filled by the next.
@@ -201,6 +206,7 @@ def test_ngram_lengths_follow_one_over_n():
         assert abs(outcomes[gap] / count - p) < tolerance, (gap, outcomes[gap] / count, p)
 
 
+@pytest.mark.backend_free
 def test_golden_masks_never_change():
     # Recorded when this was written: a run resumed with a later version must see the same masks.
     out = mask([np.arange(5, 45)], [4], seed=2, vocabulary=WORDS)
@@ -208,6 +214,7 @@ def test_golden_masks_never_change():
     assert out["token_ids"][0, out["mask_positions"][0]].tolist() == [5, 4, 4, 4, 903, 881]
 
 
+@pytest.mark.backend_free
 def test_share_of_masked_tokens():
     for length in (16, 100, 128, 512):
         rows = np.full((20, length), 10)
@@ -222,6 +229,7 @@ def test_share_of_masked_tokens():
     assert (count <= 77).all() and count.mean() > 76.9
 
 
+@pytest.mark.backend_free
 def test_every_position_is_equally_likely():
     count, length = 4000, 40
     out = mask(np.full((count, length), 10), max_ngram=1)
@@ -229,6 +237,7 @@ def test_every_position_is_equally_likely():
     assert all(within(s, 6 / 40, count) for s in share)
 
 
+@pytest.mark.backend_free
 def test_eighty_ten_ten():
     rows = np.random.default_rng(1).integers(5, SIZE, (1000, 512))
     out = mask(rows)
@@ -252,6 +261,7 @@ def test_eighty_ten_ten():
     assert abs(chi_square - degrees) < 5 * np.sqrt(2 * degrees)
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize(("mask_share", "random_share"), [(1, 0), (0, 1), (0, 0)])
 def test_shares_at_their_ends(mask_share, random_share):
     out = mask(
@@ -268,6 +278,7 @@ def test_shares_at_their_ends(mask_share, random_share):
         assert (now == 4 + SIZE // 2).all()
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize(
     "row",
     [[PAD] * 6, [CLS, SEP, SEP, PAD], [MASK] * 5, []],
@@ -281,10 +292,12 @@ def test_nothing_to_mask(row):
     assert out["mask_positions"].shape == (2, 3)
 
 
+@pytest.mark.backend_free
 def test_no_rows():
     assert mask(np.zeros((0, 8), int))["mask_positions"].shape == (0, 2)
 
 
+@pytest.mark.backend_free
 def test_words_longer_than_the_budget_are_left():
     long_word = np.array([10, 11, 13, 15])
     out = mask([row_of(CLS, long_word, long_word, SEP)], vocabulary=WORDS, max_predictions=3)
@@ -294,6 +307,7 @@ def test_words_longer_than_the_budget_are_left():
     assert (out["mask_positions"] == 5).all() and out["mask_weights"].all()
 
 
+@pytest.mark.backend_free
 def test_one_prediction_at_least_and_at_most():
     out = mask([[CLS, 10, SEP]], max_predictions=4)
     assert out["mask_positions"].tolist() == [[1, 0, 0, 0]]
@@ -301,6 +315,7 @@ def test_one_prediction_at_least_and_at_most():
     assert mask(np.full((5, 400), 9), max_predictions=1)["mask_weights"].sum() == 5
 
 
+@pytest.mark.backend_free
 def test_dtypes():
     out = mask(np.full((2, 20), 9, "uint16"))
     assert {k: str(v.dtype) for k, v in out.items()} == {
@@ -311,6 +326,7 @@ def test_dtypes():
     }
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize(
     ("kwargs", "rule"),
     [
@@ -333,6 +349,7 @@ def test_wrong_arguments(kwargs, rule):
         mask(**kwargs)
 
 
+@pytest.mark.backend_free
 def test_wrong_vocabularies():
     every = np.ones(9, bool)
     with pytest.raises(ValueError, match=r"must both be \(V,\)"):
@@ -381,6 +398,7 @@ def test_layer_is_mask_ngrams_with_the_tokenizers_vocabulary():
     equal(layer(ROWS.tolist(), index=range(9, 13), epoch=2), out)
 
 
+@pytest.mark.backend_free
 def test_unknown_may_be_masked_but_never_put_in():
     vocabulary = MaskingVocabulary.from_tokenizer(ToyTokenizer())
     np.testing.assert_array_equal(vocabulary.selectable, SELECTABLE)

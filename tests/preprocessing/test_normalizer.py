@@ -35,12 +35,14 @@ def original(text):
     return text.lower()
 
 
+@pytest.mark.backend_free
 @settings(deadline=None)
 @given(TEXTS)
 def test_follows_the_original_rule(text):
     assert normalize_text(text) == original(text)
 
 
+@pytest.mark.backend_free
 def test_switches():
     text = " Café\u3000ﬁn\tÅ``x'' "
     assert normalize_text(text) == "cafe fin a``x''"
@@ -49,6 +51,7 @@ def test_switches():
     assert normalize_text(text, False, False) == "Café ﬁn Å``x''"
 
 
+@pytest.mark.backend_free
 def test_bytes_and_surrogates_become_text():
     assert normalize_text(b"caf\xc3\xa9 \xff!") == "cafe \ufffd!"
     assert clean_unicode("a\ud800b") == "a\ufffdb"
@@ -56,6 +59,7 @@ def test_bytes_and_surrogates_become_text():
         normalize_text(3)
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize("lowercase", [True, False])
 @pytest.mark.parametrize("strip_accents", [True, False])
 def test_graph_twin_on_every_character(lowercase, strip_accents):
@@ -72,6 +76,7 @@ def test_graph_twin_on_every_character(lowercase, strip_accents):
     assert different <= (set(NEWER) if lowercase else set())
 
 
+@pytest.mark.backend_free
 @settings(max_examples=30, deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=50))
 def test_graph_twin_on_random_text(texts):
@@ -80,6 +85,7 @@ def test_graph_twin_on_random_text(texts):
     assert graph == [normalize_text(text) for text in texts]
 
 
+@pytest.mark.backend_free
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=20))
 def test_graph_twin_survives_any_bytes(texts):

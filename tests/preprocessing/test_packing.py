@@ -44,6 +44,7 @@ def rows(packed):
     return [tuple(array[i].tolist() for array in arrays) for i in range(len(arrays[0]))]
 
 
+@pytest.mark.backend_free
 @settings(deadline=None)
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 60))
 def test_closed_form_of_the_truncation_loop(a, b, budget):
@@ -75,6 +76,7 @@ def test_unbatched():
     ]
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize("length", [4, 9, 30])
 def test_graph_equals_python(length):
     tf = pytest.importorskip("tensorflow")
@@ -114,6 +116,7 @@ def check_binomial(starts):
     assert abs(drawn.std() - 2.55) < 0.5
 
 
+@pytest.mark.backend_free
 def test_random_truncation():
     def pack(seed):
         packer = SegmentPacker(10, 2, 3, truncate="random", seed=seed)
@@ -123,6 +126,7 @@ def test_random_truncation():
     assert pack(0) == pack(0) != pack(1)
 
 
+@pytest.mark.backend_free
 def test_random_truncation_in_graph():
     tf = pytest.importorskip("tensorflow")
     packer = SegmentPacker(10, 2, 3, truncate="random", seed=0)

@@ -55,6 +55,7 @@ def test_recorded_ids_in_graph(released):
     assert in_graph(tokenizer)(texts) == ids
 
 
+@pytest.mark.backend_free
 def test_released_in_graph_on_real_text(released, shared_data):
     tokenizer, *_ = released
     texts = (shared_data / "text/wikitext-2_valid.txt").read_text().splitlines()[:1500]
@@ -80,6 +81,7 @@ def test_graph_outlives_a_new_seed(tokenizer):
     assert graph(["the fox"]) == in_graph(tokenizer)(["the fox"]) == before
 
 
+@pytest.mark.backend_free
 def test_two_vocabularies_in_one_graph(tokenizer):
     tf = pytest.importorskip("tensorflow")
     pytest.importorskip("tensorflow_text")
@@ -98,6 +100,7 @@ def test_detokenize_in_graph(tokenizer):
     assert texts.numpy().tolist() == [b"the quick brown fox"]
 
 
+@pytest.mark.backend_free
 def test_graph_equals_python(tokenizer):
     graph = in_graph(tokenizer)
 
@@ -109,6 +112,7 @@ def test_graph_equals_python(tokenizer):
     check()
 
 
+@pytest.mark.backend_free
 def test_any_bytes(tokenizer):
     graph = in_graph(tokenizer) if importlib.util.find_spec("tensorflow_text") else None
 

@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import keras
@@ -215,23 +216,28 @@ def test_another_error_of_the_disk_ends_the_run(tmp_path, monkeypatch):
 
 
 def test_steps_do_not_wait_for_the_disk(tmp_path, monkeypatch):
+    trained_on, reports = threading.Event(), []
+
     def slow(*args):
-        time.sleep(0.5)
+        reports.append(trained_on.wait(60))
         return write_state(*args)
 
-    ends = []
-
-    class Clock(keras.callbacks.Callback):
+    class Release(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            ends.append(time.monotonic())
+            if batch == 19:
+                trained_on.set()
 
     monkeypatch.setattr("keras_albert.training.state.write_state", slow)
     state, model = TrainingState(tmp_path, every=5), make_model()
     model.fit(
-        state.batches(Stream()), epochs=1, steps_per_epoch=20, callbacks=[Clock(), state], verbose=0
+        state.batches(Stream()),
+        epochs=1,
+        steps_per_epoch=20,
+        callbacks=[Release(), state],
+        verbose=0,
     )
-    # The writer is busy when steps 10 and 15 are due: 20 steps with one save take less than two.
-    assert ends[-1] - ends[4] < 1.0
+    # The save of step 5 went on until the last step; 10 and 15 found the writer busy.
+    assert reports[0] and all(reports)
     assert [read_state(path)[0]["step"] for path in list_states(tmp_path / "state")] == [20, 5]
 
 
