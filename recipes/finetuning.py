@@ -229,6 +229,7 @@ def run_seeds(count, train_one):
     Returns:
         A list of `Run`.
     """
+    keras_albert.training.keep_freed_memory()
     runs = []
     for seed in range(count):
         print(f"\nSeed {seed}, {seed + 1} of {count}")

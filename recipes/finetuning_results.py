@@ -8,6 +8,7 @@ write_results                 all of it as JSON
 
 import json
 import pathlib
+import sys
 
 import numpy as np
 import rich.console
@@ -66,7 +67,9 @@ def table(title, columns, rows):
     for row in rows:
         shown.add_row(*map(cell, row))
     print(f"\n{title}")
-    rich.console.Console().print(shown)
+    # Into a file every column is written whole; a terminal has its own width.
+    width = None if sys.stdout.isatty() else 200
+    rich.console.Console(width=width).print(shown)
 
 
 def score_rows(runs, names, ensemble=None):

@@ -4,6 +4,7 @@ from keras_albert.training.adamw import AdamW
 from keras_albert.training.lamb import Lamb
 from keras_albert.training.log import TrainingLog
 from keras_albert.training.losses import MaskedLMLoss
+from keras_albert.training.memory import keep_freed_memory
 from keras_albert.training.metrics import (
     F1Score,
     MatthewsCorrelation,
@@ -26,4 +27,5 @@ __all__ = [
     "TrainingLog",
     "TrainingState",
     "WarmupPolynomialDecay",
+    "keep_freed_memory",
 ]
