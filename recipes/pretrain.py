@@ -11,6 +11,7 @@ KERAS_BACKEND chooses tensorflow (the default), jax or torch.
 """
 
 import argparse
+import contextlib
 import csv
 import itertools
 import os
@@ -27,6 +28,7 @@ from keras_albert_recipes import options  # noqa: E402
 
 import keras_albert  # noqa: E402
 from keras_albert.data.manifest import load_tokenizer  # noqa: E402
+from keras_albert.training.distribution import make_strategy  # noqa: E402
 
 OUTPUT = "run"
 PRESET = "albert_tiny"
@@ -34,8 +36,8 @@ VOCABULARY_SIZE = 2_000
 SEQUENCE_LENGTH = 128
 BATCH_SIZE = 8
 STEPS = 800
-# The paper's rate goes with its batch; smaller batches take the square root rule. `albert_tiny` on
-# a small corpus learns faster with its own.
+# The paper's rate goes with its batch; other batches take the square root rule (You et al., 2020).
+# `albert_tiny` on a small corpus learns faster with its own.
 PAPER_RATE, PAPER_BATCH, TINY_RATE = 1.76e-3, 4_096, 1e-2
 WARMUP_SHARE = 0.1
 HOLDOUT = 0.1
@@ -55,6 +57,10 @@ INTERRUPTED = (
 def main(arguments=None):
     """Run the recipe; `arguments` are a list of strings, the command line's by default."""
     args = parse(arguments)
+    strategy = make_strategy(args.strategy) if args.strategy else None
+    replicas = strategy.num_replicas_in_sync if strategy else 1
+    micro_batches = micro_batches_of(args, replicas)
+    keras_albert.training.keep_freed_memory()
     keras.utils.set_random_seed(args.seed)
     output = pathlib.Path(args.output)
     output.mkdir(parents=True, exist_ok=True)
@@ -81,27 +87,24 @@ def main(arguments=None):
     print(f"{corpus.num_documents:,} documents, {corpus.num_tokens:,} tokens to train on")
 
     # 2. Shards -> batches, for each phase. The held-out ones are the same at every evaluation.
-    phases = [make_phase(args, shards, number) for number in range(len(args.shares))]
+    phases = [
+        make_phase(args, shards, number, replicas, micro_batches)
+        for number in range(len(args.shares))
+    ]
     steps = sum(phase["epochs"] * phase["steps_per_epoch"] for phase in phases)
 
     # 3. The model.
-    backbone = keras_albert.AlbertBackbone.from_preset(
-        args.preset,
-        load_weights=False,
-        vocabulary_size=tokenizer.vocabulary_size(),
-        max_sequence_length=max(*args.sequence_length, 512),
-        initializer_range=args.initializer_range,
-    )
-    preprocessor = keras_albert.AlbertPretrainerPreprocessor(
-        tokenizer, sequence_length=max(args.sequence_length)
-    )
-    model = keras_albert.AlbertPretrainer(backbone, preprocessor, objective=args.objective)
-    schedule = keras_albert.WarmupPolynomialDecay(args.learning_rate, args.warmup_steps, steps)
-    model.compile(optimizer=keras_albert.SkipNonFinite(keras_albert.Lamb(schedule)))
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        model = make_model(args, tokenizer, steps, micro_batches)
     print(
-        f"{args.preset}: {backbone.num_layers} layers, {model.count_params():,} parameters; "
-        f"{steps:,} steps at rate {args.learning_rate:.2g}"
+        f"{args.preset}: {model.backbone.num_layers} layers, {model.count_params():,} parameters; "
+        f"{steps:,} steps at rate {args.learning_rate:.2g} ({args.rate_words})"
     )
+    if micro_batches * replicas > 1:
+        print(
+            f"Batches of {args.global_batch_size:,}: {options.counted(replicas, 'replica')} x "
+            f"{micro_batches} micro-batches of {args.batch_size}"
+        )
     prompts = args.prompts or PROMPTS
     model.fill_mask(list(prompts))  # a prompt without [MASK] is better told of now
 
@@ -148,6 +151,49 @@ def main(arguments=None):
             print("  " + ", ".join(f"{token} {chance:.1%}" for token, chance, _ in mask))
 
 
+def micro_batches_of(args, replicas):
+    """How many micro-batches each replica takes in a step; sets the default of the batch."""
+    at_once = args.batch_size * replicas
+    args.global_batch_size = args.global_batch_size or at_once
+    if args.global_batch_size % at_once:
+        parser().error(
+            f"--global-batch-size must be a multiple of --batch-size x replicas, "
+            f"{args.batch_size} x {replicas}: received {args.global_batch_size}"
+        )
+    if args.learning_rate is None:
+        args.learning_rate, args.rate_words = default_rate(args.preset, args.global_batch_size)
+    return args.global_batch_size // at_once
+
+
+def default_rate(preset, batch):
+    """The peak rate for a preset and a batch, and where it is from."""
+    if preset == "albert_tiny" and batch < 256:
+        return TINY_RATE, "of albert_tiny on a small corpus"
+    if batch == PAPER_BATCH:
+        return PAPER_RATE, "the paper's"
+    rate = PAPER_RATE * (batch / PAPER_BATCH) ** 0.5
+    return rate, f"the paper's {PAPER_RATE:.3g} x sqrt({batch:,} / {PAPER_BATCH:,})"
+
+
+def make_model(args, tokenizer, steps, micro_batches):
+    """The model, compiled as ALBERT was pretrained."""
+    backbone = keras_albert.AlbertBackbone.from_preset(
+        args.preset,
+        load_weights=False,
+        vocabulary_size=tokenizer.vocabulary_size(),
+        max_sequence_length=max(*args.sequence_length, 512),
+        initializer_range=args.initializer_range,
+    )
+    preprocessor = keras_albert.AlbertPretrainerPreprocessor(
+        tokenizer, sequence_length=max(args.sequence_length)
+    )
+    model = keras_albert.AlbertPretrainer(backbone, preprocessor, objective=args.objective)
+    schedule = keras_albert.WarmupPolynomialDecay(args.learning_rate, args.warmup_steps, steps)
+    optimizer = keras_albert.SkipNonFinite(keras_albert.Lamb(schedule))
+    model.compile(optimizer=optimizer, accumulation_steps=micro_batches)
+    return model
+
+
 def language_reference():
     """The topics of Python's language reference, one document each, a paragraph a line."""
     from pydoc_data.topics import topics
@@ -179,21 +225,28 @@ def make_tokenizer(args, output):
     )
 
 
-def make_phase(args, shards, number):
+def make_phase(args, shards, number, replicas, micro_batches):
     """Datasets and steps of one phase; batches of later phases have as many tokens."""
     length = args.sequence_length[number]
     settings = {
         "sequence_length": length,
-        "batch_size": max(1, args.batch_size * args.sequence_length[0] // length),
         "objective": args.objective,
         "mask_rate": args.mask_rate,
         "max_ngram": args.max_ngram,
     }
     epochs = max(1, round(args.evaluations * args.shares[number]))
+    at_once = max(1, args.batch_size * args.sequence_length[0] // length)  # on one device
     return {
         # Another seed for another phase: the same shards, no example again.
-        "training": keras_albert.PretrainingDataset(shards, seed=args.seed + number, **settings),
-        "heldout": keras_albert.PretrainingDataset(shards / "heldout", static=True, **settings),
+        "training": keras_albert.PretrainingDataset(
+            shards,
+            seed=args.seed + number,
+            batch_size=at_once * replicas * micro_batches,
+            **settings,
+        ),
+        "heldout": keras_albert.PretrainingDataset(
+            shards / "heldout", static=True, batch_size=at_once * replicas, **settings
+        ),
         "epochs": epochs,
         "steps_per_epoch": max(1, -(-round(args.steps * args.shares[number]) // epochs)),
     }
@@ -323,12 +376,31 @@ def parser():
     add("--objective", default="sop", choices=("sop", "nsp", "none"), help="of the segments")
     add("--sequence-length", type=int, nargs="+", default=[SEQUENCE_LENGTH], help="of each phase")
     add("--phase-shares", type=float, nargs="+", default=[1.0], help="of the steps, as 0.9 0.1")
-    add("--batch-size", type=int, default=BATCH_SIZE, help="of the first phase")
+    add(
+        "--batch-size",
+        type=int,
+        default=BATCH_SIZE,
+        help="of the first phase: what one device computes at once",
+    )
+    add(
+        "--global-batch-size",
+        type=int,
+        help="of a step, on all devices; accumulates over as many batches as that takes (default: "
+        "one on each device)",
+    )
+    add(
+        "--strategy",
+        choices=("mirrored", "tpu"),
+        help="several devices with TensorFlow: the GPUs of this machine, or a TPU (never tried)",
+    )
     add("--mask-rate", type=float, default=0.15, help="share of the tokens to predict")
     add("--max-ngram", type=int, default=3, help="longest masked n-gram, in words")
     add("--steps", type=int, default=STEPS, help="of all phases")
     add(
-        "--learning-rate", type=float, help="peak (default: 1e-2 for albert_tiny, else the paper's)"
+        "--learning-rate",
+        type=float,
+        help="peak (default: 1e-2 for albert_tiny in batches below 256, else the paper's 1.76e-3 x "
+        "sqrt(batch / 4096))",
     )
     add("--warmup-steps", type=int, help="(default: a tenth of the steps)")
     add("--holdout", type=float, default=HOLDOUT, help="share of documents held out")
@@ -368,9 +440,11 @@ def parse(arguments):
             f"{args.output}/ holds an earlier run: pass --resume to go on with it, --overwrite to "
             "replace it, or another --output"
         )
-    if args.learning_rate is None:
-        paper = PAPER_RATE * (args.batch_size / PAPER_BATCH) ** 0.5
-        args.learning_rate = TINY_RATE if args.preset == "albert_tiny" else paper
+    args.rate_words = "as asked for"
+    if args.global_batch_size is not None and args.global_batch_size < 1:
+        command_line.error("--global-batch-size must be at least 1")
+    if args.strategy and keras.backend.backend() != "tensorflow":
+        command_line.error("--strategy needs KERAS_BACKEND=tensorflow")
     if args.warmup_steps is None:
         args.warmup_steps = int(args.steps * WARMUP_SHARE)
     return args

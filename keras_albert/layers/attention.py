@@ -13,6 +13,7 @@ from keras_albert.arguments import (
     check_positive_numbers,
     check_rates,
 )
+from keras_albert.layers.dropout import Dropout
 from keras_albert.layers.initializers import get_initializer
 
 
@@ -88,10 +89,10 @@ class SelfAttention(keras.layers.Layer):
             )
             dense.build(inputs_shape)
             setattr(self, name, dense)
-        self.attention_dropout_layer = keras.layers.Dropout(
+        self.attention_dropout_layer = Dropout(
             self.attention_dropout, dtype=self.dtype_policy, name="attention_dropout"
         )
-        self.hidden_dropout_layer = keras.layers.Dropout(
+        self.hidden_dropout_layer = Dropout(
             self.hidden_dropout, dtype=self.dtype_policy, name="hidden_dropout"
         )
         self.layer_norm = keras.layers.LayerNormalization(

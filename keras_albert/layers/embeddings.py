@@ -12,6 +12,7 @@ from keras_albert.arguments import (
     check_positive_numbers,
     check_rates,
 )
+from keras_albert.layers.dropout import Dropout
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -128,7 +129,7 @@ class FactorizedEmbedding(keras.layers.Layer):
         self.layer_norm = keras.layers.LayerNormalization(
             epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="layer_norm"
         )
-        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         self.projection = None
         if self.project:
             self.projection = keras.layers.Dense(

@@ -4,6 +4,7 @@ import keras
 
 from keras_albert.arguments import check_positive_integers, check_positive_numbers, check_rates
 from keras_albert.layers.activations import get_activation, serialize_activation
+from keras_albert.layers.dropout import Dropout
 from keras_albert.layers.initializers import get_initializer
 
 
@@ -74,7 +75,7 @@ class FeedForward(keras.layers.Layer):
             name="output_dense",
         )
         self.output_dense.build((*inputs_shape[:-1], self.intermediate_dim))
-        self.hidden_dropout_layer = keras.layers.Dropout(
+        self.hidden_dropout_layer = Dropout(
             self.hidden_dropout, dtype=self.dtype_policy, name="hidden_dropout"
         )
         self.layer_norm = keras.layers.LayerNormalization(

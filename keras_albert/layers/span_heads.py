@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_albert.arguments import check_positive_integers, check_positive_numbers, check_rates
+from keras_albert.layers.dropout import Dropout
 from keras_albert.layers.initializers import get_initializer
 
 _NEVER = -1e30  # the logit of a token that cannot be part of an answer
@@ -133,9 +134,7 @@ class BeamSpanHead(keras.layers.Layer):
         self.end_norm.build(one)
         self.end_dense = self._dense("end_dense", 1, one)
         self.answer_hidden = self._dense("answer_hidden", hidden_dim, two, activation="tanh")
-        self.answer_dropout = keras.layers.Dropout(
-            self.dropout, dtype=self.dtype_policy, name="answer_dropout"
-        )
+        self.answer_dropout = Dropout(self.dropout, dtype=self.dtype_policy, name="answer_dropout")
         self.answer_dense = self._dense("answer_dense", 1, one, use_bias=False)
 
     def _dense(self, name, units, input_shape, **options):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_albert.arguments import check, is_integer
+from keras_albert.layers.dropout import Dropout
 
 
 def check_class_names(owner: str, class_names, num_classes: int) -> None:
@@ -40,7 +41,7 @@ def check_class_labels(labels, num_classes: int) -> None:
 
 def add_classifier(model, backbone, units: int, dropout: float) -> None:
     """Give a task model `classifier_dropout` and `classifier`, a linear layer."""
-    model.classifier_dropout = keras.layers.Dropout(
+    model.classifier_dropout = Dropout(
         dropout, dtype=backbone.dtype_policy, name="classifier_dropout"
     )
     model.classifier = keras.layers.Dense(

@@ -129,7 +129,7 @@ def check_preset_exists(preset: str) -> None:
     if not is_place and not pathlib.Path(f"{preset}.index").exists():
         raise ValueError(
             "`preset` must be a directory that `save_to_preset` wrote, a checkpoint (a directory, "
-            "a `.tar.gz` or `.zip`, a prefix), a handle of a model hub (as 'hf://owner/name'), or one of "
+            "a `.tar.gz` or `.zip`, a prefix), a handle of a hub (as 'hf://owner/name'), or one of "
             f"{sorted(PRESETS)}. Received: {preset!r}"
         )
 

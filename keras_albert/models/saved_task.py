@@ -7,6 +7,7 @@ import keras
 from keras_albert.arguments import check_booleans
 from keras_albert.models.backbone import AlbertBackbone
 from keras_albert.models.presets import PRESETS, load_preset
+from keras_albert.training.accumulation import losses_given
 
 
 class SavedTask:
@@ -17,6 +18,10 @@ class SavedTask:
         if config:
             config["optimizer_is_built"] = bool(self.optimizer and self.optimizer.built)
             config["automatic"] = [self._automatic, self._highest_rate]
+            if self.parts > 1:  # the loss as it was given, for any number of devices
+                config["loss"] = keras.saving.serialize_keras_object(losses_given(self.loss))
+            if self.accumulation_steps > 1:
+                config["accumulation_steps"] = self.accumulation_steps
         return config
 
     def compile_from_config(self, config):

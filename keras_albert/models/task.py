@@ -9,15 +9,18 @@ from keras_albert.arguments import check, check_booleans, check_positive_integer
 from keras_albert.models.backbone import AlbertBackbone
 from keras_albert.models.inputs import is_dataset_of_texts, is_raw, number_of_steps
 from keras_albert.models.saved_task import SavedTask
+from keras_albert.models.whole_steps import WholeSteps
 from keras_albert.preprocessing.example_batches import ExampleBatches, for_keras, padded_length
+from keras_albert.training.accumulation import step_losses
 from keras_albert.training.adamw import AdamW
+from keras_albert.training.replica_batches import fill_up
 from keras_albert.training.schedules import WarmupPolynomialDecay
 
 _BATCH_SIZE = 32
 _WARMUP_SHARE = 0.1
 
 
-class AlbertTask(SavedTask):
+class AlbertTask(WholeSteps, SavedTask):
     """Mixed into a KerasHub task: training and prediction on strings.
 
     A subclass has `preprocessor_cls`, `default_loss()` and `default_metrics()`.
@@ -60,6 +63,7 @@ class AlbertTask(SavedTask):
         loss_weights=None,
         metrics=None,
         weighted_metrics="auto",
+        accumulation_steps=1,
         **kwargs,
     ):
         """Configure training; without arguments, as the paper fine-tunes.
@@ -73,7 +77,14 @@ class AlbertTask(SavedTask):
             loss_weights: see `keras.Model.compile`.
             metrics: see `keras.Model.compile`.
             weighted_metrics: `"auto"` is the metrics of the task, where `metrics` are not given.
+            accumulation_steps: micro-batches that every batch is cut into, to train on large
+                batches in the memory of a small one. Loss, gradient and clipping are those of the
+                whole batch, on all replicas.
             **kwargs: see `keras.Model.compile`.
+
+        Raises:
+            ValueError: an argument breaks a rule, or cannot work under the model's `tf.distribute`
+                strategy.
         """
         self._automatic = isinstance(optimizer, str) and optimizer == "auto"
         if self._automatic:
@@ -85,6 +96,10 @@ class AlbertTask(SavedTask):
         if isinstance(weighted_metrics, str) and weighted_metrics == "auto":
             weighted_metrics = self.default_metrics() if metrics is None else None
         self._highest_rate = learning_rate
+        self.check_steps(optimizer, accumulation_steps, **kwargs)
+        self.accumulation_steps = accumulation_steps
+        if self.parts > 1:
+            loss = step_losses(loss)
         # Behind a function: Keras would report metrics that it finds in an attribute once more.
         self._compile_with = functools.partial(
             keras.Model.compile,
@@ -182,17 +197,18 @@ class AlbertTask(SavedTask):
                 validation_data = self._batches(rows, batch_size)
         self._start_run(x, batch_size, kwargs)
         if is_dataset_of_texts(x):
+            self.check_texts(x)
             if sample_weight is not None:
                 kwargs["sample_weight"] = sample_weight
             kwargs["shuffle"] = False  # its own affair, and Keras would warn that it cannot
             return super().fit(x, y, batch_size, validation_data=validation_data, **kwargs)
         return keras.Model.fit(
             self,
-            for_keras(x),
+            self.in_parts(x, batch_size or _BATCH_SIZE, shuffle=shuffle),
             y,
             batch_size,
             sample_weight=sample_weight,
-            validation_data=for_keras(validation_data),
+            validation_data=self.in_replicas(validation_data, batch_size or _BATCH_SIZE),
             shuffle=shuffle,
             **kwargs,
         )
@@ -205,16 +221,20 @@ class AlbertTask(SavedTask):
         if not steps:
             return
         optimizer = self.default_optimizer(self._highest_rate, steps * kwargs.get("epochs", 1))
-        self._compile_with(optimizer=optimizer)
+        with self.scope():
+            self._compile_with(optimizer=optimizer)
 
     def evaluate(self, x=None, y=None, batch_size=None, *, sample_weight=None, **kwargs):
         """Losses and metrics on what `fit` takes; as `keras.Model.evaluate`."""
         if is_raw(x):
             rows = self._encode(x, y, sample_weight, labelled=True)
-            return keras.Model.evaluate(self, for_keras(self._batches(rows, batch_size)), **kwargs)
+            batches = self.in_replicas(self._batches(rows, batch_size))
+            return keras.Model.evaluate(self, batches, **kwargs)
         owner = super() if is_dataset_of_texts(x) else None
         if owner is not None and not kwargs.get("_use_cached_eval_dataset"):
             return owner.evaluate(x, y, batch_size, sample_weight=sample_weight, **kwargs)
+        if not kwargs.get("_use_cached_eval_dataset"):
+            x = self.in_replicas(x, batch_size or _BATCH_SIZE)
         return keras.Model.evaluate(self, x, y, batch_size, sample_weight=sample_weight, **kwargs)
 
     def predict(self, x, batch_size=None, **kwargs):
@@ -279,7 +299,8 @@ class AlbertTask(SavedTask):
 
     def collate(self, rows, length):
         """A batch of encoded examples, packed to a length: `x`, `(x, y)` or with weights."""
-        return self.preprocessor.collate(rows, length)
+        batch = self.preprocessor.collate(rows, length)
+        return batch if self.parts == 1 else fill_up(batch, self.parts)
 
 
 def _check_vocabulary(backbone, preprocessor):

@@ -3,7 +3,11 @@
 import keras
 
 from keras_albert.arguments import check, check_positive_numbers, is_number
-from keras_albert.training.optimizer_arguments import Exclusion, check_optimizer
+from keras_albert.training.optimizer_arguments import (
+    Exclusion,
+    check_optimizer,
+    dense_gradients,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -70,6 +74,10 @@ class AdamW(keras.optimizers.AdamW):
         super().build(variables)
         # By key: under TensorFlow `_use_weight_decay` is handed a variable that knows no path.
         self._excluded = {self._var_key(v) for v in variables if v in self._exclusion}
+
+    def apply(self, grads, trainable_variables=None):
+        variables = list(trainable_variables or self._trainable_variables)
+        super().apply(dense_gradients(grads, variables), trainable_variables)
 
     def _use_weight_decay(self, variable):
         return self._var_key(variable) not in self._excluded

@@ -4,7 +4,11 @@ import keras
 from keras import ops
 
 from keras_albert.arguments import is_number
-from keras_albert.training.optimizer_arguments import Exclusion, check_optimizer
+from keras_albert.training.optimizer_arguments import (
+    Exclusion,
+    check_optimizer,
+    dense_gradients,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -89,6 +93,10 @@ class Lamb(keras.optimizers.Optimizer):
         # By index: under TensorFlow `update_step` is handed a variable that knows no path.
         self._excluded = [variable in self._exclusion for variable in variables]
 
+    def apply(self, grads, trainable_variables=None):
+        variables = list(trainable_variables or self._trainable_variables)
+        super().apply(dense_gradients(grads, variables), trainable_variables)
+
     def _apply_weight_decay(self, variables):
         """Nothing: the decay is part of the update, so that the trust ratio scales it."""
 
@@ -96,9 +104,7 @@ class Lamb(keras.optimizers.Optimizer):
         index = self._get_variable_index(variable)
         dtype = variable.dtype
         rate = ops.cast(learning_rate, dtype)
-        # TensorFlow's gradients of embeddings are sparse, with a row for every occurrence: added to
-        # zeros they are dense, and occurrences are summed before they are squared.
-        gradient = ops.add(ops.zeros(variable.shape, dtype), ops.cast(gradient, dtype))
+        gradient = ops.cast(gradient, dtype)
         m, v = self._momentums[index], self._velocities[index]
         self.assign(m, self.beta_1 * m + (1 - self.beta_1) * gradient)
         self.assign(v, self.beta_2 * v + (1 - self.beta_2) * ops.square(gradient))

@@ -31,6 +31,8 @@ class MaskedLMLoss(keras.losses.Loss):
     ```
     """
 
+    epsilon = 1e-5  # as in the original code: keeps a batch without masked tokens finite
+
     def __init__(self, name="masked_lm_loss"):
         super().__init__(name=name, reduction="sum", dtype="float32")
 
@@ -40,8 +42,7 @@ class MaskedLMLoss(keras.losses.Loss):
             weights = ops.ones_like(cross_entropy)
         else:
             weights = ops.cast(sample_weight, "float32")
-        # 1e-5, as in the original code, keeps a batch without masked tokens finite.
-        return ops.sum(weights * cross_entropy) / (ops.sum(weights) + 1e-5)
+        return ops.sum(weights * cross_entropy) / (ops.sum(weights) + self.epsilon)
 
     def call(self, y_true, y_pred):
         return keras.losses.sparse_categorical_crossentropy(

@@ -1,6 +1,9 @@
-"""What the optimizers here ask of their arguments, and which variables they leave alone."""
+"""What the optimizers here ask of arguments and gradients, and which variables they leave alone."""
 
 import re
+
+import keras
+from keras import ops
 
 from keras_albert.arguments import check, is_number
 
@@ -19,6 +22,21 @@ def check_optimizer(owner: str, learning_rate, global_clipnorm) -> None:
         lambda norm: norm is None or (is_number(norm) and norm > 0),
         global_clipnorm=global_clipnorm,
     )
+
+
+def dense_gradients(grads, variables):
+    """Gradients of the shapes of their variables.
+
+    TensorFlow's gradients of embeddings are sparse, with a row for every occurrence of a token:
+    added to zeros, occurrences are summed before anything is squared. Keras would clip by the norm
+    of the single rows, which is another one.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return list(grads)
+    return [
+        grad if grad is None else ops.add(ops.zeros(variable.shape, grad.dtype), grad)
+        for grad, variable in zip(grads, variables, strict=True)
+    ]
 
 
 class Exclusion:

@@ -8,6 +8,8 @@ import keras
 from keras import ops
 
 from keras_albert.arguments import check, check_integers, is_number
+from keras_albert.training.distribution import in_strategy, skip_together
+from keras_albert.training.optimizer_arguments import dense_gradients
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -18,10 +20,9 @@ class SkipNonFinite(keras.optimizers.Optimizer):
     `skipped` counts it. A loss that is not finite has no finite gradient. The seeds of dropout go
     on, and so does the data.
 
-    The norm is that of the gradients as they come: before clipping, and with gradient accumulation
-    that of one micro-batch. Under `mixed_float16` Keras puts its `LossScaleOptimizer` around this
-    one, which then sees the steps that scaling lets through. Under a `tf.distribute` strategy of
-    several replicas it refuses: a replica cannot skip alone.
+    The norm is that of the gradients as they come: before clipping, summed over the replicas of a
+    `tf.distribute` strategy and over `accumulation_steps`. Under `mixed_float16` Keras puts its
+    `LossScaleOptimizer` around this one, which then sees the steps that scaling lets through.
 
     Args:
         optimizer: the `keras.optimizers.Optimizer` that takes the finite steps.
@@ -33,7 +34,7 @@ class SkipNonFinite(keras.optimizers.Optimizer):
         skipped_in_a_row: variable (), how many of them just now, one after the other.
 
     Raises:
-        ValueError: `optimizer` is no Keras optimizer, or several replicas.
+        ValueError: `optimizer` is no Keras optimizer.
 
     Example:
     ```python
@@ -72,7 +73,6 @@ class SkipNonFinite(keras.optimizers.Optimizer):
         return self._variables + self.inner.variables
 
     def apply(self, grads, trainable_variables=None):
-        _check_one_replica()
         grads = list(grads)
         if not self.built:
             self.build(list(trainable_variables))
@@ -83,6 +83,9 @@ class SkipNonFinite(keras.optimizers.Optimizer):
             )
             for variable, value in zip(variables, [*new_own, *new_trainable], strict=True):
                 variable.assign(value)
+            return
+        if in_strategy():
+            skip_together(self._measure, self._count, self.inner, grads, trainable_variables)
             return
         norm, finite = self._measure(grads)
         self._count(norm, finite)
@@ -107,8 +110,8 @@ class SkipNonFinite(keras.optimizers.Optimizer):
         return new_trainable, counted + list(new_inner)
 
     def _measure(self, grads):
-        pairs = zip(grads, self._trainable_variables, strict=True)
-        squares = [_sum_of_squares(grad, v.shape) for grad, v in pairs if grad is not None]
+        grads = dense_gradients(grads, self._trainable_variables)
+        squares = [ops.sum(ops.square(ops.cast(g, "float32"))) for g in grads if g is not None]
         norm = ops.sqrt(sum(squares[1:], squares[0])) / (self.inner.loss_scale_factor or 1.0)
         return norm, ops.isfinite(norm)
 
@@ -194,23 +197,3 @@ class GradientWatch:
         if norm > self.spike * median:
             return {"event": "spike", "gradient_norm": norm, "median": median}
         return None
-
-
-def _sum_of_squares(grad, shape):
-    if keras.backend.backend() == "tensorflow":
-        # Gradients of embeddings are sparse, with a row for every occurrence: added to zeros they
-        # are dense, and occurrences are summed before they are squared.
-        grad = ops.add(ops.zeros(shape, grad.dtype), grad)
-    return ops.sum(ops.square(ops.cast(grad, "float32")))
-
-
-def _check_one_replica():
-    if keras.backend.backend() != "tensorflow":
-        return
-    import tensorflow as tf
-
-    if (replicas := tf.distribute.get_strategy().num_replicas_in_sync) > 1:
-        raise ValueError(
-            "`SkipNonFinite` must run on one replica: use the JAX backend with "
-            f"`keras.distribution` for several devices. Received: {replicas} replicas"
-        )

@@ -1,0 +1,120 @@
+"""WholeSteps: one step of a model, cut into micro-batches and over replicas, is still one step."""
+
+import contextlib
+
+import keras
+
+from keras_albert.arguments import check_positive_integers
+from keras_albert.layers.dropout import masks_of_replica
+from keras_albert.preprocessing.example_batches import ExampleBatches, for_keras
+from keras_albert.training import accumulation, distribution
+from keras_albert.training.replica_batches import EvenBatches, check_divides, over_replicas
+
+
+class WholeSteps:
+    """Mixed into every task: `train_step`, `test_step`, and data that divides.
+
+    With one device and one micro-batch, all is Keras' own.
+    """
+
+    accumulation_steps = 1
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts of equal size a batch is cut: replicas times micro-batches."""
+        return distribution.replicas_of(self) * self.accumulation_steps
+
+    def scope(self):
+        """The scope of the model's `tf.distribute` strategy, if it has one."""
+        if distribution.replicas_of(self) == 1:
+            return contextlib.nullcontext()
+        return self.distribute_strategy.scope()
+
+    def check_steps(
+        self, optimizer, accumulation_steps, jit_compile="auto", steps_per_execution=1, **_
+    ) -> None:
+        """Raise a `ValueError` for arguments of `compile` that cannot work."""
+        check_positive_integers("compile", accumulation_steps=accumulation_steps)
+        while optimizer is not None:
+            if steps := getattr(optimizer, "gradient_accumulation_steps", None):
+                raise ValueError(
+                    "Keras' accumulation takes the mean of micro-batches whose masked tokens "
+                    f"differ in number: use `compile(accumulation_steps={steps})` and batches "
+                    f"{steps} times as large. Received: gradient_accumulation_steps={steps} of "
+                    "the optimizer"
+                )
+            inner = getattr(optimizer, "inner_optimizer", None)
+            optimizer = inner or getattr(optimizer, "inner", None)
+        distribution.check_strategy(self, jit_compile, steps_per_execution)
+
+    def train_step(self, *arguments):
+        """One step; see `keras.Model.train_step`, whose arguments are the backend's."""
+        if self.parts == 1:
+            return super().train_step(*arguments)
+        backend, count = keras.backend.backend(), self.accumulation_steps
+        if backend == "jax":
+            return accumulation.jax_step(self, *arguments, count)
+        if backend == "torch":
+            return accumulation.torch_step(self, *arguments, count)
+        with self._masks():
+            return distribution.tensorflow_step(self, *arguments, count)
+
+    def test_step(self, *arguments):
+        """One step of evaluation; see `keras.Model.test_step`."""
+        if distribution.replicas_of(self) == 1:
+            return super().test_step(*arguments)
+        return distribution.tensorflow_test_step(self, *arguments, super().test_step)
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        # Keras takes the mean over replicas of a batch to see its shapes, which fails for masks.
+        if iterator is not None and distribution.replicas_of(self) > 1:
+            for _, _, batches in iterator:
+                data_batch = distribution.of_one_replica(next(batches), self.distribute_strategy)
+                break
+            iterator = None
+        super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
+
+    def _masks(self):
+        if distribution.replicas_of(self) == 1:
+            return contextlib.nullcontext()
+        import tensorflow as tf
+
+        return masks_of_replica(tf.distribute.get_replica_context().replica_id_in_sync_group)
+
+    def in_parts(self, data, batch_size, shuffle=False):
+        """What Keras' loops take for `data` of `fit`, cut into equal parts."""
+        return self._divided(data, batch_size, self.accumulation_steps, shuffle)
+
+    def in_replicas(self, data, batch_size=None):
+        """What Keras' loops take for `data` of `evaluate`, which has no micro-batches."""
+        return self._divided(data, batch_size, 1, False)
+
+    def _divided(self, data, batch_size, count, shuffle):
+        replicas = distribution.replicas_of(self)
+        if data is None or replicas * count == 1:
+            return for_keras(data)
+        source = getattr(data, "py_dataset", data)  # of the adapter of a `TrainingState`
+        if not isinstance(source, keras.utils.PyDataset):
+            rows = len(keras.tree.flatten(data)[0])
+            check_divides(min(batch_size, rows), count, replicas)
+            check_divides(rows % batch_size, count, replicas, "The last batch of model inputs")
+            return data
+        if source.num_batches is None:
+            check_divides(source.batch_size, count, replicas, "`batch_size` of the dataset")
+        elif not isinstance(source, ExampleBatches):  # which the task fills up itself
+            data = EvenBatches(data, replicas * count)
+        data = for_keras(data)
+        return data if replicas == 1 else over_replicas(data, self.distribute_strategy, shuffle)
+
+    def check_texts(self, dataset) -> None:
+        """Raise a `ValueError` where batches of tf.data may not divide."""
+        if self.parts == 1:
+            return
+        for spec in keras.tree.flatten(getattr(dataset, "element_spec", ())):
+            rows = spec.shape[0] if spec.shape.rank else None
+            if rows is None or rows % self.parts:
+                raise ValueError(
+                    "Batches of a tf.data dataset must all be a multiple of the replicas times "
+                    f"`accumulation_steps`, {self.parts}: batch with `drop_remainder=True`. "
+                    f"Received: batches of {rows or 'unknown size'}"
+                )
