@@ -1,24 +1,9 @@
-"""Filling masks: text with [MASK] in it -> the most probable tokens.
+"""Filling masks: text with [MASK] in it -> the most probable tokens."""
 
-Shapes: B batch, S sequence, P predictions, V vocabulary.
-"""
-
-from typing import NamedTuple
-
-import numpy as np
 from keras import ops
 
 from keras_albert.arguments import is_integer
-
-BATCH_SIZE = 32
-
-
-class FilledMask(NamedTuple):
-    """One candidate for a mask."""
-
-    token: str
-    probability: float
-    token_id: int
+from keras_albert.preprocessing.mask_filling import BATCH_SIZE, fill_texts
 
 
 def fill_mask(model, text, top_k=5):
@@ -67,59 +52,8 @@ def fill_mask(model, text, top_k=5):
 
 def _fill_batch(model, texts, top_k):
     tokenizer = model.preprocessor.tokenizer
-    rows = [_encode(model, text) for text in texts]
-    masks = [[i for i, id in enumerate(row) if id == tokenizer.mask_token_id] for row in rows]
-    token_ids_BS = _pad(rows, tokenizer.pad_token_id)
-    lengths = np.array([[len(row)] for row in rows])
-    outputs = model(
-        {
-            "token_ids": token_ids_BS,
-            "segment_ids": np.zeros_like(token_ids_BS),
-            "padding_mask": np.arange(token_ids_BS.shape[1])[None] < lengths,
-            "mask_positions": _pad(masks, 0),
-        },
-        training=False,
-    )
-    probabilities_BPV = ops.convert_to_numpy(ops.softmax(outputs["mlm"]))
-    results = []
-    for probabilities_PV, positions in zip(probabilities_BPV, masks, strict=True):
-        filled = [_best(tokenizer, probabilities_PV[p], top_k) for p in range(len(positions))]
-        results.append(filled[0] if len(filled) == 1 else filled)
-    return results
 
+    def probabilities(x):
+        return ops.convert_to_numpy(ops.softmax(model(x, training=False)["mlm"]))
 
-def _encode(model, text):
-    tokenizer = model.preprocessor.tokenizer
-    inner = tokenizer.encode_with_mask(text)
-    if tokenizer.mask_token_id not in inner:
-        raise ValueError(
-            f"The text must hold {tokenizer.mask_token} where a token is to be filled in. "
-            f"Received: {text!r}"
-        )
-    row = [tokenizer.cls_token_id, *inner, tokenizer.sep_token_id]
-    if len(row) > model.backbone.max_sequence_length:
-        raise ValueError(
-            f"The text has {len(row)} tokens with [CLS] and [SEP], and the model has "
-            f"{model.backbone.max_sequence_length} positions: shorten it. "
-            f"Received: {text[:60]!r}..."
-        )
-    return row
-
-
-def _pad(rows, value):
-    width = max(len(row) for row in rows)
-    return np.array([row + [value] * (width - len(row)) for row in rows], dtype="int32")
-
-
-def _best(tokenizer, probabilities_V, top_k):
-    # A backbone may have more rows than the tokenizer has pieces; those have no name.
-    probabilities_V = probabilities_V[: tokenizer.vocabulary_size()]
-    best = np.argsort(-probabilities_V, kind="stable")[:top_k]
-    return [
-        FilledMask(_text(tokenizer.id_to_token(int(id))), float(probabilities_V[id]), int(id))
-        for id in best
-    ]
-
-
-def _text(piece):
-    return piece.removeprefix("\u2581") or piece  # the piece that is a space alone keeps its mark
+    return fill_texts(probabilities, tokenizer, texts, top_k, model.backbone.max_sequence_length)

@@ -4,17 +4,11 @@ Shapes: B batch, N options, S sequence.
 """
 
 import keras
-import numpy as np
 
 from keras_albert.arguments import check_integers
-from keras_albert.preprocessing.preprocessor import (
-    AlbertPreprocessor,
-    Row,
-    as_texts,
-    labels_and_weights,
-    rows_of,
-    same_counts,
-)
+from keras_albert.preprocessing.option_rows import encode_options, fit_options, unfold
+from keras_albert.preprocessing.preprocessor import AlbertPreprocessor, labels_and_weights
+from keras_albert.preprocessing.rows import Row, packed_length, rows_of
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -67,67 +61,20 @@ class AlbertMultipleChoicePreprocessor(AlbertPreprocessor):
 
     def encode(self, x, y=None, sample_weight=None):
         """A row for each example; its segments are a tuple of (context, option) for each option."""
-        if not isinstance(x, tuple) or len(x) not in (2, 3):
-            raise ValueError(
-                "`x` must be a tuple (contexts, options) or (passages, questions, options). "
-                f"Received: {type(x).__name__}{f' of {len(x)}' if isinstance(x, tuple) else ''}"
-            )
-        contexts = as_texts(x[0], "contexts")
-        questions = as_texts(x[1], "questions") if len(x) == 3 else None
-        options = _as_options(x[-1])
-        count = same_counts(contexts=contexts, questions=questions, options=options)
-        seconds = [
-            [_join(questions[i], option) if questions else option for option in options[i]]
-            for i in range(count)
-        ]
-        first_ids = self.tokenizer.encode_batch(contexts)
-        second_ids = iter(self.tokenizer.encode_batch([text for row in seconds for text in row]))
-        segments = [
-            tuple((first, next(second_ids)[-self.option_length :]) for _ in row)
-            for first, row in zip(first_ids, seconds, strict=True)
-        ]
-        return rows_of(segments, y, sample_weight, count)
+        segments = encode_options(x, self.tokenizer.encode_batch, self.option_length)
+        return rows_of(segments, y, sample_weight, len(segments))
 
     def length(self, row: Row) -> int:
-        return 3 + max(len(first) + len(second) for first, second in row.segments)
+        return max(packed_length(segments) for segments in row.segments)
 
     def collate(self, rows, sequence_length):
         self.build()
-        num_options = max(len(row.segments) for row in rows)
-        flat = []
-        for row in rows:
-            for first, second in row.segments:
-                # The context loses its tail; the question and the option stay.
-                flat.append((first[: max(0, sequence_length - 3 - len(second))], second))
-        packed = self.packer.pack(flat, sequence_length)
-        is_option = np.arange(num_options) < np.array([[len(row.segments)] for row in rows])
-        x = {}
-        for name, values in packed.items():
-            pad = self.packer.pad_value if name == "token_ids" else 0
-            x[name] = np.full((*is_option.shape, sequence_length), pad, values.dtype)
-            x[name][is_option] = values
+        segments = [row.segments for row in rows]
+        flat = fit_options(segments, sequence_length)
+        x = unfold(self.packer.pack(flat, sequence_length), segments, self.packer.pad_value)
         return keras.utils.pack_x_y_sample_weight(x, *labels_and_weights(rows))
 
     def get_config(self):
         config = super().get_config()
         del config["truncate"]
         return {**config, "option_length": self.option_length}
-
-
-def _as_options(column):
-    if not isinstance(column, (list, tuple)):
-        raise ValueError(
-            f"`options` must be a list of lists of strings. Received: {type(column).__name__}"
-        )
-    for i, options in enumerate(column):
-        strings = isinstance(options, (list, tuple)) and all(isinstance(o, str) for o in options)
-        if not strings or not options:
-            raise ValueError(
-                "`options` must hold a list of one string or more for every example. "
-                f"Received at index {i}: {options!r}"
-            )
-    return column
-
-
-def _join(question: str, option: str) -> str:
-    return question.replace("_", option) if "_" in question else f"{question} {option}"

@@ -8,31 +8,10 @@ import keras_hub
 import numpy as np
 
 from keras_albert.arguments import check_integers, is_integer
+from keras_albert.preprocessing.rows import pack_rows, truncated_lengths
 from keras_albert.preprocessing.text_tokenizer import refuse
 
 TRUNCATIONS = ("longest_first", "random")
-
-
-def truncated_lengths(length_a, length_b, budget):
-    """How long two segments are after the longer one has lost tokens until both fit.
-
-    Closed form of BERT's `_truncate_seq_pair` and ALBERT's `truncate_seq_pair`: while the sum is
-    above the budget the longer segment, and of two equal ones the second, loses a token.
-
-    Args:
-        length_a: int. Tokens of the first segment.
-        length_b: int. Tokens of the second segment.
-        budget: int. Tokens that there is room for.
-
-    Returns:
-        A pair of ints.
-
-    Example:
-    >>> truncated_lengths(100, 7, 21)
-    (14, 7)
-    """
-    a = min(length_a, max(budget - length_b, budget - budget // 2))
-    return a, min(length_b, budget - a)
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -126,24 +105,9 @@ class SegmentPacker(keras_hub.layers.MultiSegmentPacker):
         """
         length = sequence_length or self.sequence_length
         check_length(length)
-        token_ids = np.full((len(rows), length), self.pad_value, "int32")
-        segment_ids = np.zeros((len(rows), length), "int32")
-        for i, segments in enumerate(rows):
-            first, second = (*segments, ())[:2]
-            kept = truncated_lengths(len(first), len(second), length - 1 - len(segments))
-            packed, starts = [*self.start_value], []
-            for segment, size in zip(segments, kept, strict=False):
-                starts.append(len(packed))
-                packed += [*self._cut(segment, size), *self.end_value]
-            token_ids[i, : len(packed)] = packed
-            if len(segments) == 2:
-                segment_ids[i, starts[1] : len(packed)] = 1
-        padding_mask = token_ids != self.pad_value
-        return {
-            "token_ids": token_ids,
-            "segment_ids": segment_ids,
-            "padding_mask": padding_mask,
-        }
+        return pack_rows(
+            rows, length, self.start_value, self.end_value, self.pad_value, cut=self._cut
+        )
 
     def _budget(self, inputs, sequence_length):
         return (sequence_length or self.sequence_length) - 1 - len(inputs)

@@ -6,8 +6,6 @@ are tokenized once, and batches of similar length are packed from the ids (`Exam
 """
 
 import threading
-from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import keras
 import keras_hub
@@ -15,16 +13,9 @@ import numpy as np
 
 from keras_albert.arguments import check
 from keras_albert.preprocessing.packing import SegmentPacker, check_length, check_truncation
+from keras_albert.preprocessing.rows import Row, as_texts, packed_length, rows_of, same_counts
 
 _BUILDING = threading.Lock()
-
-
-class Row(NamedTuple):
-    """One encoded example: ids of its segments, its label, its weight (None for none)."""
-
-    segments: tuple
-    label: Any = None
-    weight: Any = None
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -131,7 +122,7 @@ class AlbertPreprocessor(keras_hub.models.Preprocessor):
 
     def length(self, row: Row) -> int:
         """Tokens of a row when it is packed, special tokens included."""
-        return 1 + sum(len(segment) + 1 for segment in row.segments)
+        return packed_length(row.segments)
 
     def collate(self, rows: list[Row], sequence_length: int):
         """Pack rows into a batch: `x`, `(x, y)` or `(x, y, sample_weight)`, of NumPy arrays."""
@@ -156,54 +147,6 @@ def check_no_labels(labels: tuple) -> None:
             "Labels and weights are keyword arguments, `preprocessor(x, y=y)`; two segments "
             f"are one tuple, `preprocessor((a, b))`. Received: {1 + len(labels)} arguments"
         )
-
-
-def as_texts(column, name: str = "x") -> list:
-    """A list of `str` or `bytes` from a string, a list, an array or a tensor of strings.
-
-    Raises:
-        ValueError: something in it is no string.
-    """
-    if isinstance(column, (str, bytes)):
-        column = [column]
-    elif hasattr(column, "numpy"):  # a tensor of TensorFlow
-        column = column.numpy()
-    if hasattr(column, "tolist"):  # an array, a column of pandas
-        column = column.tolist()
-    if not isinstance(column, Sequence):
-        raise ValueError(
-            f"`{name}` must be a string or a list of strings. Received: {type(column).__name__}"
-        )
-    for i, text in enumerate(column):
-        if not isinstance(text, (str, bytes)):
-            raise ValueError(
-                f"`{name}` must be a list of strings; a pair of texts is a tuple of two lists, "
-                f"(a, b). Received at index {i}: {text!r}"
-            )
-    return list(column)
-
-
-def same_counts(**columns) -> int:
-    """The length that all columns have.
-
-    Raises:
-        ValueError: two differ.
-    """
-    counts = {name: len(column) for name, column in columns.items() if column is not None}
-    if len(set(counts.values())) > 1:
-        raise ValueError(
-            f"There must be as many of each, one for every example. Received: {counts}"
-        )
-    return next(iter(counts.values()))
-
-
-def rows_of(segments, y, sample_weight, count: int) -> list[Row]:
-    """A row for each tuple of segments, with its label and weight."""
-    same_counts(x=range(count), y=y, sample_weight=sample_weight)
-    nothing = [None] * count
-    labels = nothing if y is None else np.asarray(y).tolist()
-    weights = nothing if sample_weight is None else np.asarray(sample_weight).tolist()
-    return [Row(*row) for row in zip(segments, labels, weights, strict=True)]
 
 
 def labels_and_weights(rows: list[Row]):

@@ -1,30 +1,12 @@
 """Questions and contexts to the inputs of `AlbertSpanExtractor`: SQuAD's windows as rows."""
 
-import dataclasses
-
 import keras
 
 from keras_albert.arguments import check_integers, check_positive_integers
-from keras_albert.preprocessing.preprocessor import (
-    AlbertPreprocessor,
-    Row,
-    as_texts,
-    labels_and_weights,
-    same_counts,
-)
+from keras_albert.preprocessing.preprocessor import AlbertPreprocessor, labels_and_weights
+from keras_albert.preprocessing.questions import as_examples
+from keras_albert.preprocessing.rows import Row, same_counts
 from keras_albert.preprocessing.squad import SquadWindows, squad_windows
-
-
-@dataclasses.dataclass(frozen=True)
-class Question:
-    """A question that came as strings, not as an example of a dataset."""
-
-    id: str
-    question: str
-    context: str
-    answers: tuple = ()
-    answer_starts: tuple = ()
-    is_impossible: bool = False
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -81,7 +63,7 @@ class AlbertSpanExtractorPreprocessor(AlbertPreprocessor):
     def windows(self, x, y=None) -> SquadWindows:
         """The windows of all contexts, which decoding needs again; see `squad_windows`."""
         return squad_windows(
-            _as_examples(x, y),
+            as_examples(x, y),
             self.tokenizer,
             sequence_length=self.sequence_length,
             doc_stride=self.doc_stride,
@@ -121,37 +103,3 @@ class AlbertSpanExtractorPreprocessor(AlbertPreprocessor):
         del config["truncate"]
         config.update({"doc_stride": self.doc_stride, "max_query_length": self.max_query_length})
         return config
-
-
-def _as_examples(x, y):
-    if not isinstance(x, tuple):
-        if not isinstance(x, list) or not all(hasattr(e, "context") for e in x):
-            raise ValueError(
-                "`x` must be a tuple (questions, contexts) of two lists of strings, or a list of "
-                f"examples, as load_squad gives them. Received: {type(x).__name__}"
-            )
-        return x
-    if len(x) != 2:
-        raise ValueError(f"`x` must be a tuple (questions, contexts). Received: {len(x)} columns")
-    questions, contexts = as_texts(x[0], "questions"), as_texts(x[1], "contexts")
-    count = same_counts(questions=questions, contexts=contexts, y=y)
-    answers = [_answers(y[i], i) if y is not None else {} for i in range(count)]
-    rows = zip(map(_as_str, questions), map(_as_str, contexts), answers, strict=True)
-    return [Question(str(i), *row, **fields) for i, (*row, fields) in enumerate(rows)]
-
-
-def _answers(answer, i):
-    try:
-        texts, starts = list(answer["text"]), [int(start) for start in answer["answer_start"]]
-    except (KeyError, TypeError, ValueError):
-        texts, starts = [], [None]
-    if len(texts) != len(starts):
-        raise ValueError(
-            '`y` must hold a dict {"text": [...], "answer_start": [...]} for each question, with a '
-            f"character for each text. Received at index {i}: {answer!r}"
-        )
-    return {"answers": texts, "answer_starts": starts, "is_impossible": not texts}
-
-
-def _as_str(text):
-    return text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text

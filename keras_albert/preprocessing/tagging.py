@@ -9,7 +9,9 @@ import keras
 import numpy as np
 
 from keras_albert.arguments import is_integer
-from keras_albert.preprocessing.preprocessor import AlbertPreprocessor, same_counts
+from keras_albert.preprocessing.preprocessor import AlbertPreprocessor
+from keras_albert.preprocessing.rows import same_counts
+from keras_albert.preprocessing.word_rows import as_sentences, encode_words
 
 
 class TagRow(NamedTuple):
@@ -64,34 +66,24 @@ class AlbertTokenClassifierPreprocessor(AlbertPreprocessor):
         """Rows of pieces: one for each sentence, more for those that do not fit."""
         sentences = as_sentences(x)
         same_counts(x=sentences, y=y, sample_weight=sample_weight)
-        pieces = iter(
-            self.tokenizer.encode_batch([word for sentence in sentences for word in sentence])
+        stretches = encode_words(
+            sentences,
+            self.tokenizer.encode_batch,
+            self.tokenizer.unk_token_id,
+            self.sequence_length - 2,
         )
-        rows = []
-        for i, words in enumerate(sentences):
-            labels = None if y is None else _labels_of(y[i], words, i)
-            weight = None if sample_weight is None else float(sample_weight[i])
-            rows += self._rows([next(pieces) for _ in words], labels, weight, i)
-        return rows
-
-    def _rows(self, words, labels, weight, sentence):
-        room = self.sequence_length - 2
-        rows, ids, starts, first = [], [], [], 0
-
-        def finish(end):
-            label = None if labels is None else labels[first:end]
-            rows.append(TagRow((ids,), label, weight, starts, sentence))
-
-        for i, word in enumerate(words):
-            # A word of nothing but unknown marks has no piece; it still needs a place.
-            word = (word or [self.tokenizer.unk_token_id])[:room]
-            if ids and len(ids) + len(word) > room:
-                finish(i)
-                ids, starts, first = [], [], i
-            starts = [*starts, 1 + len(ids)]
-            ids = [*ids, *word]
-        finish(len(words))
-        return rows
+        if y is not None:
+            y = [_labels_of(y[i], words, i) for i, words in enumerate(sentences)]
+        return [
+            TagRow(
+                (stretch.ids,),
+                None if y is None else y[stretch.sentence][stretch.first : stretch.end],
+                None if sample_weight is None else float(sample_weight[stretch.sentence]),
+                stretch.starts,
+                stretch.sentence,
+            )
+            for stretch in stretches
+        ]
 
     def collate(self, rows, sequence_length):
         self.build()
@@ -109,25 +101,6 @@ class AlbertTokenClassifierPreprocessor(AlbertPreprocessor):
         config = super().get_config()
         del config["truncate"]
         return config
-
-
-def as_sentences(x) -> list[list[str]]:
-    """A list of lists of words.
-
-    Raises:
-        ValueError: it is something else, or a sentence has no word.
-    """
-    if not isinstance(x, (list, tuple)):
-        raise ValueError(f"`x` must be a list of sentences. Received: {type(x).__name__}")
-    sentences = [sentence.split() if isinstance(sentence, str) else sentence for sentence in x]
-    for i, words in enumerate(sentences):
-        valid = isinstance(words, (list, tuple)) and all(isinstance(word, str) for word in words)
-        if not valid or not words:
-            raise ValueError(
-                "`x` must hold sentences of at least one word, each a list of words or a string. "
-                f"Received at index {i}: {x[i]!r}"
-            )
-    return [list(words) for words in sentences]
 
 
 def _labels_of(labels, words, i):

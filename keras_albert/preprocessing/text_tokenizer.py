@@ -4,6 +4,7 @@ import numpy as np
 from keras_hub.src.utils.tensor_utils import canonicalize_python_string_inputs, restore_outer_shape
 
 from keras_albert.arguments import check_integers
+from keras_albert.preprocessing.mask_filling import encode_with_mask
 
 
 class TextTokenizer:
@@ -51,10 +52,7 @@ class TextTokenizer:
         >>> tokenizer.encode_with_mask("the capital of [MASK] is paris")
         [14, 1057, 16, 4, 25, 1162]
         """
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", errors="replace")
-        first, *rest = self.encode_batch(text.split(self.mask_token))
-        return first + [id for part in rest for id in (self.mask_token_id, *part)]
+        return encode_with_mask(self, text)
 
     def fingerprint(self):
         """Name the mapping from text to ids: the same fingerprint, the same ids.
