@@ -18,7 +18,11 @@ MAY_IMPORT = {
     "datasets": {"arguments", "datasets", "whole_files"},
     "models": {"arguments", "models", "layers", "training", "preprocessing"},
     "checkpoints": {"arguments", "checkpoints", "models", "preprocessing"},
-    "export": {"arguments", "export", "light", "models", "preprocessing"},
+    "export": {
+        *("arguments", "export", "layers", "light", "models", "preprocessing"),
+        *("runtime", "whole_files"),
+    },
+    "runtime": {"arguments", "preprocessing", "runtime"},
 }
 # At the top of a module; anything else is imported inside the one function that needs it.
 TOP_LEVEL = {
@@ -29,7 +33,9 @@ TOP_LEVEL = {
     "datasets": {"numpy"},
     "models": {"keras", "keras_hub", "numpy"},
     "checkpoints": {"keras", "numpy"},
-    "export": {"keras", "numpy", "tensorflow"},  # in modules that are imported for an export alone
+    # TensorFlow and ONNX in modules that are imported for an export alone.
+    "export": {"keras", "numpy", "onnx", "tensorflow"},
+    "runtime": {"numpy"},
 }
 
 

@@ -1,9 +1,10 @@
-"""From a model trained on any backend to a SavedModel: written under TensorFlow.
+"""From a model trained on any backend to what TensorFlow writes.
 
-`python -m keras_albert.export.conversion MODEL.keras DIRECTORY OPTIONS` is the other process, for
-models of JAX and PyTorch; OPTIONS is JSON.
+`python -m keras_albert.export.conversion MODEL.keras MODULE PATH OPTIONS` is the other process, for
+models of JAX and PyTorch; OPTIONS is JSON, and MODULE has `write(model, path, **options)`.
 """
 
+import importlib
 import json
 import os
 import subprocess
@@ -14,23 +15,28 @@ from pathlib import Path
 import keras
 
 
-def convert(model, directory: Path, options: dict) -> None:
-    """Write a model's SavedModel to a directory, in this process or in one under TensorFlow.
+def convert(model, module: str, path: Path, options: dict) -> None:
+    """Call `write` of a module under TensorFlow: in this process, or in one for it.
+
+    Args:
+        model: a task model.
+        module: the name of a module of this package, without the package's.
+        path: what it writes to.
+        options: what else it takes, as JSON knows it.
 
     Raises:
         RuntimeError: the other process failed; the message ends with its error.
     """
     if keras.backend.backend() == "tensorflow":
-        from keras_albert.export.writing import write
-
-        write(model, directory, **options)
+        write = importlib.import_module(f"keras_albert.export.{module}").write
+        write(model, path, **options)
         return
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.keras"
-        model.save(path)
-        module = "keras_albert.export.conversion"
+        saved = Path(folder) / "model.keras"
+        model.save(saved)
+        program = "keras_albert.export.conversion"
         result = subprocess.run(
-            [sys.executable, "-m", module, path, directory, json.dumps(options)],
+            [sys.executable, "-m", program, saved, module, path, json.dumps(options)],
             capture_output=True,
             text=True,
             env={**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"},
@@ -46,10 +52,10 @@ def convert(model, directory: Path, options: dict) -> None:
 def main():
     """The other process."""
     import keras_albert  # noqa: F401 - what is in the file is registered by it
-    from keras_albert.export.writing import write
 
-    path, directory, options = sys.argv[1:]
-    write(keras.saving.load_model(path, compile=False), Path(directory), **json.loads(options))
+    saved, module, path, options = sys.argv[1:]
+    model = keras.saving.load_model(saved, compile=False)
+    convert(model, module, Path(path), json.loads(options))
 
 
 if __name__ == "__main__":

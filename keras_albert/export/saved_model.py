@@ -11,21 +11,10 @@ from keras_albert.arguments import check, check_booleans, check_integers, is_int
 from keras_albert.export.conversion import convert
 from keras_albert.export.manifest import write_manifest
 from keras_albert.export.replay import read_answers
-from keras_albert.models.multiple_choice import AlbertMultipleChoice
-from keras_albert.models.pretrainer import AlbertPretrainer
-from keras_albert.models.span_extractor import AlbertSpanExtractor
+from keras_albert.export.tasks import check_task
 from keras_albert.models.text_classifier import AlbertTextClassifier
 from keras_albert.models.text_embedder import AlbertTextEmbedder
-from keras_albert.models.token_classifier import AlbertTokenClassifier
 
-TASKS = (
-    AlbertMultipleChoice,
-    AlbertPretrainer,
-    AlbertSpanExtractor,
-    AlbertTextClassifier,
-    AlbertTextEmbedder,
-    AlbertTokenClassifier,
-)
 PAIRS = (AlbertTextClassifier, AlbertTextEmbedder)
 
 
@@ -98,7 +87,7 @@ def saved_model(
     shutil.rmtree(partial, ignore_errors=True)
     partial.parent.mkdir(parents=True, exist_ok=True)
     try:
-        convert(model, partial, options)
+        convert(model, "writing", partial, options)
         compare(model, partial)
         write_manifest(partial)
         os.rename(partial, directory)
@@ -132,9 +121,7 @@ def compare(model, directory) -> None:
 
 def _check(model, directory, sequence_length, pair, warmup_batch_sizes) -> Path:
     owner = "saved_model"
-    names = ", ".join(task.__name__ for task in TASKS)
-    if not isinstance(model, TASKS):
-        raise ValueError(f"`model` must be one of {names}. Received: {type(model).__name__}")
+    check_task(owner, model)
     if model.preprocessor is None:
         raise ValueError(
             "To take strings, the model needs a tokenizer: make it with "

@@ -21,7 +21,7 @@ _COMPOSE = """\
 services:
   serving:
     image: tensorflow/serving
-    command: --model_config_file=/models/models.config
+    command: --model_config_file=/models/models.config{batching}
     ports: ["8500:8500", "8501:8501"]
     volumes: ["./:/models:ro"]
 """
@@ -69,7 +69,12 @@ _EXAMPLES = {
 }
 
 
-def write_serving_files(root: str | os.PathLike, name: str, inputs) -> list[Path]:
+_BATCHING = " --enable_batching --batching_parameters_file=/models/batching.config"
+
+
+def write_serving_files(
+    root: str | os.PathLike, name: str, inputs, batching: bool = False
+) -> list[Path]:
     """Write `models.config`, `docker-compose.yaml` and two clients, each whole or not at all.
 
     `docker compose up` in `root` then serves `root/name`.
@@ -78,12 +83,17 @@ def write_serving_files(root: str | os.PathLike, name: str, inputs) -> list[Path
         root: the directory that holds `name`, in which the versions are.
         name: the model's name: letters, digits, "-", "_" and ".".
         inputs: the names of its string inputs, as `serve_check` gives them.
+        batching: whether the server reads `batching.config`; see `export.batching`.
 
     Returns:
         The paths of the four files.
     """
     examples = {key: _EXAMPLES[key] for key in inputs}
-    fields = {"name": name, "inputs": json.dumps(examples, ensure_ascii=False)}
+    fields = {
+        "name": name,
+        "inputs": json.dumps(examples, ensure_ascii=False),
+        "batching": _BATCHING if batching else "",
+    }
     files = {
         "models.config": _CONFIG,
         "docker-compose.yaml": _COMPOSE,

@@ -345,7 +345,7 @@ def test_a_version_appears_when_it_is_whole(exports, tmp_path, monkeypatch):
         ka.export.saved_model(model, directory)
     from keras_albert.export import conversion
 
-    def fail(model, partial, options):
+    def fail(model, module, partial, options):
         partial.mkdir()
         (partial / "saved_model.pb").write_bytes(b"half")
         raise RuntimeError("no space left")
@@ -362,7 +362,7 @@ def test_a_version_appears_when_it_is_whole(exports, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": None}, "`model` must be one of AlbertMultipleChoice"),
+        ({"model": None}, "`model` of saved_model must be one of AlbertMultipleChoice"),
         ({"directory": 3}, "must be a directory's path"),
         ({"directory": "served"}, "must end with a version"),
         ({"sequence_length": 3}, "an integer of at least 4"),

@@ -1,8 +1,11 @@
 """Oracles: the protos of tensorflow-serving-api, Python's compiler, the exports themselves."""
 
+import functools
 import importlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.export import conftest as tasks
 from tests.export.test_saved_model import ALBERT, serve, strings
@@ -34,6 +37,67 @@ def test_the_server_finds_the_model_by_its_config(tmp_path, config_proto):
         assert '"question": [' in text and '"context": [' in text
 
 
+SIZES = [1, 2, 4, 8, 16, 32]
+
+
+@functools.cache
+def batching_parameters():
+    """The message of TensorFlow Serving's `session_bundle_config.proto`, which no package has."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, wrappers_pb2
+
+    file = descriptor_pb2.FileDescriptorProto(name="batching.proto", syntax="proto3")
+    file.dependency.append(wrappers_pb2.DESCRIPTOR.name)
+    message = file.message_type.add(name="BatchingParameters")
+    names = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
+    for number, name in enumerate(names, start=1):
+        wrapper = ".google.protobuf.Int64Value"
+        message.field.add(name=name, number=number, type=11, label=1, type_name=wrapper)
+    message.field.add(name="allowed_batch_sizes", number=6, type=3, label=3)
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("BatchingParameters"))
+
+
+@given(
+    st.lists(st.floats(1e-4, 1.0), min_size=6, max_size=6),
+    st.floats(1e-3, 2.0),
+    st.integers(1, 64),
+)
+def test_batches_fit_the_time_that_a_request_may_take(seconds, budget, threads):
+    from google.protobuf import text_format
+
+    from keras_albert.export.batching import batching_config
+
+    curve = dict(zip(SIZES, seconds, strict=True))
+    text = batching_config(curve, budget, threads)
+    config = text_format.Parse(text, batching_parameters()())
+    best = config.max_batch_size.value
+    allowed = list(config.allowed_batch_sizes)
+    # What the server demands: ascending, and the last is the greatest.
+    assert allowed == sorted(set(allowed)) and allowed[-1] == best
+    wait = config.batch_timeout_micros.value / 1e6
+    fitting = [size for size in SIZES if 2 * curve[size] <= budget]
+    if fitting:
+        assert wait + 2 * curve[best] <= budget + 1e-6  # it is rounded to microseconds
+        assert best / curve[best] == max(size / curve[size] for size in fitting)
+    else:
+        assert (best, wait) == (1, 0)
+    assert config.max_enqueued_batches.value >= 1
+    assert config.num_batch_threads.value == threads
+
+
+def test_a_curve_without_a_batch_of_one_is_refused():
+    from keras_albert.export.batching import batching_config
+
+    for arguments, message in (
+        ({"curve": {2: 0.1}}, "1 among them"),
+        ({"curve": {1: 0.0}}, "seconds above 0"),
+        ({"budget": 0}, "a number above 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            batching_config(**{"curve": {1: 0.1}, "budget": 1.0, "num_threads": 2, **arguments})
+
+
 @pytest.mark.slow
 def test_from_a_file_to_a_checked_export(tmp_path, capsys):
     """The command line, and requests for warming up that the export answers."""
@@ -45,10 +109,13 @@ def test_from_a_file_to_a_checked_export(tmp_path, capsys):
     model.save(tmp_path / "model.keras")
     served = tmp_path / "served"
     (served / "albert" / "6").mkdir(parents=True)
-    options = ["--pair", "--warmup", "1", "8"]
+    options = ["--pair", "--warmup", "1", "8", "--latency", "1000"]
     assert cli.main(["export", str(tmp_path / "model.keras"), str(served), *options]) == 0
     directory = served / "albert" / "7"
-    assert str(directory) in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert str(directory) in printed and "texts/s" in printed
+    assert "max_batch_size" in (served / "batching.config").read_text()
+    assert "--enable_batching" in (served / "docker-compose.yaml").read_text()
     assert cli.main(["serve-check", str(directory)]) == 0
     assert "AlbertTextClassifier" in capsys.readouterr().out
 
@@ -62,6 +129,14 @@ def test_from_a_file_to_a_checked_export(tmp_path, capsys):
         fed = {name: strings(value) for name, value in fed.items()}
         sizes.append(len(serve(loaded, **fed)["label"]))
     assert sizes == [1, 8]
+
+    # A file for onnxruntime.
+    path = tmp_path / "model.onnx"
+    assert cli.main(["export", str(tmp_path / "model.keras"), str(path)]) == 0
+    size = f"model.onnx, {path.stat().st_size / 1e6:.1f} MB"
+    assert size in capsys.readouterr().out
+    assert cli.main(["export", str(tmp_path / "model.keras"), "x", "--quantize", "int8"]) == 1
+    assert "`quantize` is of a .onnx" in capsys.readouterr().err
 
     # A preset knows its task; a vocabulary that is swapped is named.
     model.save_to_preset(tmp_path / "preset")
