@@ -3,10 +3,13 @@
     keras-albert benchmark data                 # text -> shards -> batches, tokens a second
     keras-albert benchmark data --files 'corpus/*.txt' --tokenizer spiece.model
     keras-albert benchmark memory --gigabytes 2 # peak memory of preparing so much text
+    keras-albert benchmark remat                # memory of a training step, recomputing or not
+    keras-albert benchmark serving              # time, size and accuracy of every kind of export
 
 Rates are tokens for each second of processor time, of one core: other programs on the machine
 change them little. `data` compares batches with transformers' whole-word collator, where that is
-installed: both get token ids that are ready, and give batches of the same size.
+installed: both get token ids that are ready, and give batches of the same size. `remat` trains
+with the backend that KERAS_BACKEND names; `training_memory.py` says what is measured.
 """
 
 import argparse
@@ -20,7 +23,7 @@ import tempfile
 import time
 
 import numpy as np
-from keras_albert_recipes import options
+from keras_albert_recipes import options, training_memory
 
 REPEATS = 5
 LENGTHS = (512, 128)
@@ -31,8 +34,13 @@ WORDS, SENTENCES = 50_000, 100_000  # different ones in generated text
 
 def main(arguments=None):
     """Run the recipe; `arguments` are a list of strings, the command line's by default."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments[:1] == ["serving"]:  # which has options of its own
+        from keras_albert_recipes import benchmark_serving
+
+        return benchmark_serving.main(arguments[1:])
     args = parse(arguments)
-    {"data": data, "memory": memory}[args.what](args)
+    {"data": data, "memory": memory, "remat": training_memory.compare}[args.what](args)
 
 
 def data(args):
@@ -241,7 +249,7 @@ def parser():
         formatter_class=options.Help,
     )
     add = parser.add_argument
-    add("what", choices=("data", "memory"), help="see above")
+    add("what", choices=("data", "memory", "remat"), help="see above")
     add("--files", nargs="+", help="text to measure with (default: generated)")
     add("--tokenizer", help="spiece.model, vocab.txt or a saved tokenizer's directory")
     add("--repeats", type=int, default=REPEATS, help="of each measurement")
@@ -249,6 +257,11 @@ def parser():
     add("--num-workers", type=int, help="of the preparation, for `memory`")
     add("--folder", help="for temporary files of `memory`")
     add("--seed", type=int, default=0, help="of the generated text")
+    add("--preset", default="albert_base_v2", help="architecture, for `remat`")
+    add("--length", type=int, default=512, help="tokens of an example, for `remat`")
+    add("--batch-size", type=int, default=4, help="examples of a step, for `remat`")
+    add("--jit", default="auto", choices=("auto", "yes", "no"), help="Keras' jit_compile")
+    add("--json", help="file to write the numbers of `remat` to")
     return parser
 
 

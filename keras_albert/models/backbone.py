@@ -42,6 +42,8 @@ class AlbertBackbone(keras_hub.models.Backbone):
         layer_norm_epsilon: added to the variance; 1e-12 in every released checkpoint.
         initializer_range: standard deviation of the truncated normal of every kernel and table.
         project_embeddings: None projects where E != H; True always, as Hugging Face's ALBERT does.
+        remat: whether training computes every block again for its gradients, which takes much less
+            memory and a third more operations; see `keras_albert.layers.EncoderStack`.
         dtype: a Keras dtype policy, as `"mixed_bfloat16"`.
 
     Call arguments:
@@ -89,6 +91,7 @@ class AlbertBackbone(keras_hub.models.Backbone):
         layer_norm_epsilon=1e-12,
         initializer_range=0.02,
         project_embeddings=None,
+        remat=False,
         dtype=None,
         **kwargs,
     ):
@@ -133,6 +136,7 @@ class AlbertBackbone(keras_hub.models.Backbone):
             attention_dropout=attention_dropout,
             layer_norm_epsilon=layer_norm_epsilon,
             initializer_range=initializer_range,
+            remat=remat,
             dtype=dtype,
             name="encoder",
         )
@@ -180,6 +184,7 @@ class AlbertBackbone(keras_hub.models.Backbone):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_range = initializer_range
         self.project_embeddings = project_embeddings
+        self.remat = remat
 
     def enable_lora(self, rank, target_layer_names=None):
         """Freeze the backbone and learn low-rank updates of some of its kernels instead.
@@ -238,6 +243,7 @@ class AlbertBackbone(keras_hub.models.Backbone):
                 "layer_norm_epsilon": self.layer_norm_epsilon,
                 "initializer_range": self.initializer_range,
                 "project_embeddings": self.project_embeddings,
+                "remat": self.remat,
             }
         )
         return config
@@ -249,8 +255,8 @@ class AlbertBackbone(keras_hub.models.Backbone):
         Args:
             preset: a name of `keras_albert.models.presets.PRESETS`; a directory that
                 `save_to_preset` wrote; a checkpoint of Google's ALBERT or BERT (a prefix, a
-                directory, the `.tar.gz` as released) or TF-Hub; a directory of Hugging Face's
-                transformers or of KerasHub; `"hf://owner/name"`.
+                directory, the `.tar.gz` or `.zip` as released) or TF-Hub; a directory of Hugging
+                Face's transformers or of KerasHub; `"hf://owner/name"`.
             load_weights: whether to load the weights. The names of the table carry none, so they
                 need `load_weights=False`.
             **kwargs: arguments that replace those of the preset, where its weights allow it. Of
