@@ -42,6 +42,7 @@ if not is_light():
         TrainingLog,
         TrainingState,
         WarmupPolynomialDecay,
+        layout_map,
     )
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "datasets",
     "export",
     "layers",
+    "layout_map",
     "prepare_corpus",
     "read_documents",
     "training",

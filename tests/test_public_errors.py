@@ -9,6 +9,7 @@ import pathlib
 import tempfile
 import types
 
+import keras
 import numpy as np
 import pytest
 
@@ -185,6 +186,10 @@ RIGHT = {
     "TransformerEncoder": lambda m, **k: layers.TransformerEncoder(
         **{"attention": layers.SelfAttention(2), "feed_forward": layers.FeedForward(8), **k}
     ),
+    "keep_freed_memory": lambda m: training.keep_freed_memory(),
+    "layout_map": lambda m, **k: ka.layout_map(
+        **{"device_mesh": keras.distribution.DeviceMesh((1,), ("model",), ["cpu:0"]), **k}
+    ),
     "sharing_plan": lambda m, **k: layers.sharing_plan(**{"sharing": "all", "num_layers": 4, **k}),
 }
 RIGHT |= RIGHT_TASKS
@@ -237,6 +242,7 @@ WRONG = {
         "num_segments": COUNT,
         "layer_norm_epsilon": ABOVE_0,
         "initializer_range": ABOVE_0,
+        "remat": BOOLEAN,
         "project_embeddings": [("no", "True, False or None"), (False, "Without a projection")],
         "dtype": [("flot16", "Cannot convert 'flot16'")],
         "num_layer": [(3, "has no argument `num_layer`")],
@@ -498,6 +504,7 @@ WRONG = {
         "attention_dropout": RATE,
         "layer_norm_epsilon": ABOVE_0,
         "initializer_range": ABOVE_0,
+        "remat": BOOLEAN,
     },
     "FactorizedEmbedding": {
         "vocabulary_size": COUNT,
@@ -535,6 +542,10 @@ WRONG = {
     "TransformerEncoder": {
         "attention": [(v, "SelfAttention") for v in (None, 2, layers.FeedForward(8))],
         "feed_forward": [(v, "FeedForward") for v in (None, 8, layers.SelfAttention(2))],
+    },
+    "layout_map": {
+        "device_mesh": [("gpu:0", "must be a keras.distribution.DeviceMesh")],
+        "axis": [("no", "the name of an axis of the mesh")],
     },
     "sharing_plan": {
         "sharing": SHARING,

@@ -18,7 +18,7 @@ class SavedTask:
         if config:
             config["optimizer_is_built"] = bool(self.optimizer and self.optimizer.built)
             config["automatic"] = [self._automatic, self._highest_rate]
-            if self.parts > 1:  # the loss as it was given, for any number of devices
+            if self.is_divided:  # the loss as it was given, for any number of devices
                 config["loss"] = keras.saving.serialize_keras_object(losses_given(self.loss))
             if self.accumulation_steps > 1:
                 config["accumulation_steps"] = self.accumulation_steps

@@ -98,7 +98,7 @@ class AlbertTask(WholeSteps, SavedTask):
         self._highest_rate = learning_rate
         self.check_steps(optimizer, accumulation_steps, **kwargs)
         self.accumulation_steps = accumulation_steps
-        if self.parts > 1:
+        if self.is_divided:
             loss = step_losses(loss)
         # Behind a function: Keras would report metrics that it finds in an attribute once more.
         self._compile_with = functools.partial(
@@ -196,6 +196,7 @@ class AlbertTask(WholeSteps, SavedTask):
                 rows = self._encode(vx, vy, weight, labelled=True)
                 validation_data = self._batches(rows, batch_size)
         self._start_run(x, batch_size, kwargs)
+        self.start_processes(x)
         if is_dataset_of_texts(x):
             self.check_texts(x)
             if sample_weight is not None:

@@ -7,7 +7,8 @@ import keras
 from keras_albert.arguments import check_positive_integers
 from keras_albert.layers.dropout import masks_of_replica
 from keras_albert.preprocessing.example_batches import ExampleBatches, for_keras
-from keras_albert.training import accumulation, distribution
+from keras_albert.training import accumulation, ddp, distribution
+from keras_albert.training.processes import check_slices
 from keras_albert.training.replica_batches import EvenBatches, check_divides, over_replicas
 
 
@@ -23,6 +24,25 @@ class WholeSteps:
     def parts(self) -> int:
         """Into how many parts of equal size a batch is cut: replicas times micro-batches."""
         return distribution.replicas_of(self) * self.accumulation_steps
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether a step is made of parts: here, or in the processes of `torchrun`."""
+        return self.parts > 1 or ddp.is_distributed()
+
+    def start_processes(self, data) -> None:
+        """Meet the other processes of the run, if there are any, and begin with equal weights."""
+        data = getattr(data, "py_dataset", data)  # of the adapter of a `TrainingState`
+        if ddp.is_distributed():
+            if not hasattr(data, "process_index"):
+                raise ValueError(
+                    "Under `torchrun` each process must read its own slice of the data: train on a "
+                    "`PretrainingDataset` with `process_index` and `num_processes`, or in one "
+                    f"process. Received: {type(data).__name__}"
+                )
+            ddp.initialize()
+            ddp.broadcast_weights(self)
+        check_slices(data)
 
     def scope(self):
         """The scope of the model's `tf.distribute` strategy, if it has one."""
@@ -49,7 +69,7 @@ class WholeSteps:
 
     def train_step(self, *arguments):
         """One step; see `keras.Model.train_step`, whose arguments are the backend's."""
-        if self.parts == 1:
+        if not self.is_divided:
             return super().train_step(*arguments)
         backend, count = keras.backend.backend(), self.accumulation_steps
         if backend == "jax":
@@ -61,9 +81,15 @@ class WholeSteps:
 
     def test_step(self, *arguments):
         """One step of evaluation; see `keras.Model.test_step`."""
+        if ddp.is_distributed():
+            return accumulation.torch_test_step(self, *arguments, super().test_step)
         if distribution.replicas_of(self) == 1:
             return super().test_step(*arguments)
         return distribution.tensorflow_test_step(self, *arguments, super().test_step)
+
+    def get_metrics_result(self):
+        """Over all processes of `torchrun`; see `keras.Model.get_metrics_result`."""
+        return ddp.metrics_of_all(self, super().get_metrics_result)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         # Keras takes the mean over replicas of a batch to see its shapes, which fails for masks.

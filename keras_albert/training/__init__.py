@@ -2,6 +2,7 @@
 
 from keras_albert.training.adamw import AdamW
 from keras_albert.training.lamb import Lamb
+from keras_albert.training.layouts import layout_map
 from keras_albert.training.log import TrainingLog
 from keras_albert.training.losses import MaskedLMLoss
 from keras_albert.training.memory import keep_freed_memory
@@ -28,4 +29,5 @@ __all__ = [
     "TrainingState",
     "WarmupPolynomialDecay",
     "keep_freed_memory",
+    "layout_map",
 ]

@@ -12,7 +12,9 @@ import threading
 import keras
 from keras import ops
 
+from keras_albert.training import ddp
 from keras_albert.training.losses import MaskedLMLoss
+from keras_albert.training.processes import num_processes
 
 MEANS = ("mean_with_sample_weight", "sum_over_batch_size", "mean")
 _step = threading.local()  # TensorFlow traces replicas in threads of their own
@@ -181,20 +183,29 @@ def torch_step(model, data, count: int):
     import torch
 
     batch = keras.utils.unpack_x_y_sample_weight(data)
-    totals = weights_of_step(model.loss, batch[2])
+    totals = ddp.all_reduce_sum(weights_of_step(model.loss, batch[2]))
     divided = micro_batches(batch, count)
     model.zero_grad()
     for number in range(count):
         x, y, sample_weight = micro = _part(divided, number)
         y_pred = model(x, training=True)
-        with whole_step(totals, count):
+        with whole_step(totals, count * num_processes()):
             loss = model.compute_loss(x, y, y_pred, sample_weight)
         note(model, micro, y_pred, loss.detach())
         (model.optimizer.scale_loss(loss) / count).backward()
     weights = model.trainable_weights
+    grads = ddp.mean_gradients(variable.value.grad for variable in weights)
     with torch.no_grad():
-        model.optimizer.apply([variable.value.grad for variable in weights], weights)
+        model.optimizer.apply(grads, weights)
     return model.get_metrics_result()
+
+
+def torch_test_step(model, data, step):
+    """`test_step` of PyTorch in one of several processes; `step` is Keras' own."""
+    sample_weight = keras.utils.unpack_x_y_sample_weight(data)[2]
+    totals = ddp.all_reduce_sum(weights_of_step(model.loss, sample_weight))
+    with whole_step(totals, num_processes()):
+        return step(data)
 
 
 def _part(divided, number):

@@ -1,11 +1,12 @@
 """All numbers of a run in training, as NumPy arrays, and back."""
 
 import keras
-import numpy as np
+
+from keras_albert.training.processes import gather, num_processes, process_index
 
 
 def take_snapshot(model, within_epoch: bool) -> dict:
-    """Copies of the arrays that the next step depends on.
+    """Copies of the arrays that the next step depends on; all processes of a run call it.
 
     Args:
         model: a compiled model that has taken a step.
@@ -20,7 +21,7 @@ def take_snapshot(model, within_epoch: bool) -> dict:
         parts["metrics"] = model.metrics_variables
     parts["generators"] = _generator_states()
     return {
-        f"{part}/{number:04d}": np.array(keras.ops.convert_to_numpy(value))
+        f"{part}/{number:04d}": gather(value)
         for part, values in parts.items()
         for number, value in enumerate(values)
     }
@@ -45,6 +46,8 @@ def restore_generators(states):
     if states:
         import torch
 
+        own = len(states) // num_processes()
+        states = states[process_index() * own :][:own]
         torch.set_rng_state(torch.from_numpy(states[0]))
         if torch.cuda.is_available():
             torch.cuda.set_rng_state_all([torch.from_numpy(state) for state in states[1:]])
@@ -57,4 +60,9 @@ def _generator_states():
 
     # Dropout without a seed draws from these, not from Keras' seed generators.
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return [torch.get_rng_state(), *cuda]
+    states = [torch.get_rng_state(), *cuda]
+    if num_processes() == 1:
+        return states
+    every = [None] * num_processes()
+    torch.distributed.all_gather_object(every, states)
+    return [state for one in every for state in one]

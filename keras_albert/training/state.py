@@ -16,6 +16,12 @@ from keras_albert.training.fingerprints import (
     describe_model,
     differences,
 )
+from keras_albert.training.processes import (
+    any_process,
+    check_slices,
+    num_processes,
+    process_index,
+)
 from keras_albert.training.signals import Interrupted, Interruption
 from keras_albert.training.snapshot import (
     assign_all,
@@ -44,8 +50,12 @@ class TrainingState(keras.callbacks.Callback):
     stays, a warning says so, and training goes on.
 
     In `AlbertPretrainer.fit` nothing else is needed. Another Keras model takes its data through
-    `batches`. A directory holds one run: give each phase its own. For one process; put it last in
-    the list, so that what other callbacks change is saved with it.
+    `batches`. A directory holds one run: give each phase its own. Put it last in the list, so that
+    what other callbacks change is saved with it.
+
+    Several processes of JAX or `torchrun` share a directory. Process 0 writes, whole arrays also
+    where they are split over processes. A signal to any of them is met at the next state that is
+    due, when all of them have heard of it.
 
     Args:
         directory: of the run; states are in `state/` below it.
@@ -125,6 +135,7 @@ class TrainingState(keras.callbacks.Callback):
                 "The data of a run that can be resumed must be a stream with a `start_step`, as a "
                 f"`PretrainingDataset` without `static`. Received: {type(data).__name__}"
             )
+        check_slices(data)
         # Keras' own adapter, which it would make itself: an epoch that is cut short needs its
         # `on_epoch_end`.
         from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
@@ -146,6 +157,8 @@ class TrainingState(keras.callbacks.Callback):
             **describe_model(model),
             "steps_per_epoch": self.params["steps"],
         }
+        if process_index():  # which reads another slice than the process that writes
+            self._fingerprint.pop("batch 0")
         self._code = describe_code()
         self._states = self.directory / "state"
         self._states.mkdir(parents=True, exist_ok=True)
@@ -184,6 +197,9 @@ class TrainingState(keras.callbacks.Callback):
         if self._done >= self.params["steps"]:  # the epoch's end saves
             if self._first and not self._model.stop_training:
                 self._model.stop_training = EPOCH_OVER
+        elif num_processes() > 1:
+            if self._due:  # at the same steps in all of them, however long writing takes
+                self._save_together(self._epoch, self._done)
         elif self._interruption.received:
             self._save(self._epoch, self._done)
             self._end()
@@ -198,10 +214,7 @@ class TrainingState(keras.callbacks.Callback):
             self._history.setdefault(name, []).append(float(value) if name != "epoch" else value)
         if self.monitor is not None:
             self._note_best(epoch, logs or {})
-        self._wait()
-        self._save(epoch + 1, 0)
-        if self._interruption.received:
-            self._end()
+        self._save_together(epoch + 1, 0)
 
     def on_train_end(self, logs=None):
         self._interruption.stop()
@@ -211,6 +224,13 @@ class TrainingState(keras.callbacks.Callback):
             self._wait()
         finally:
             self._writer.shutdown()
+
+    def _save_together(self, epoch: int, batch: int):
+        """Saves once the writer is idle, then ends if any process has had a signal."""
+        self._wait()
+        self._save(epoch, batch)
+        if any_process(self._interruption.received):
+            self._end()
 
     def _save(self, epoch: int, batch: int):
         """Copies the run's arrays and has them written; the writer must be idle."""
@@ -224,7 +244,8 @@ class TrainingState(keras.callbacks.Callback):
             "code": self._code,
         }
         self._due = None
-        self._writing = self._writer.submit(self._write, self.position, fields, arrays)
+        if process_index() == 0:
+            self._writing = self._writer.submit(self._write, self.position, fields, arrays)
 
     def _write(self, position, fields, arrays):
         path = write_state(self._states, position, fields, arrays)
@@ -255,7 +276,7 @@ class TrainingState(keras.callbacks.Callback):
             self._check_writer()
 
     def _end(self):
-        name = self._interruption.received
+        name = self._interruption.received or "A signal to another process"
         self._wait()
         self._writer.shutdown()
         self._interruption.stop()
@@ -264,7 +285,10 @@ class TrainingState(keras.callbacks.Callback):
         raise Interrupted
 
     def _restore(self, model, fields, arrays, path):
-        changed = differences(fields["fingerprint"], self._fingerprint)
+        known = fields["fingerprint"]
+        if process_index():
+            known = {name: value for name, value in known.items() if name != "batch 0"}
+        changed = differences(known, self._fingerprint)
         if changed:
             raise ValueError(
                 "A run goes on with the data, model and settings that it began with; start another "
