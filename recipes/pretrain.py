@@ -12,8 +12,6 @@ KERAS_BACKEND chooses tensorflow (the default), jax or torch.
 
 import argparse
 import contextlib
-import csv
-import itertools
 import os
 import pathlib
 import re
@@ -23,8 +21,15 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # the start-up notes of TensorFlow
 
 import keras  # noqa: E402
-import numpy as np  # noqa: E402
 from keras_albert_recipes import options  # noqa: E402
+from keras_albert_recipes.phases import deepen  # noqa: E402
+from keras_albert_recipes.pretraining_results import (  # noqa: E402
+    baselines,
+    plot,
+    report,
+    save,
+    write_table,
+)
 
 import keras_albert  # noqa: E402
 from keras_albert.data.manifest import load_tokenizer  # noqa: E402
@@ -113,6 +118,11 @@ def main(arguments=None):
     started, history, done = time.monotonic(), [], 0
     for number, phase in enumerate(phases):
         training, heldout = phase["training"], phase["heldout"]
+        if number and args.depths[number] != args.depths[number - 1]:
+            with strategy.scope() if strategy else contextlib.nullcontext():
+                model = deepen(model, args.depths[number])
+                compile_model(model, args, steps, steps - done, micro_batches)
+            print(f"\n{model.backbone.num_layers} layers from here, with a new optimizer")
         print(
             f"\n{phase['epochs'] * phase['steps_per_epoch']:,} steps of {training.batch_size} x "
             f"{training.sequence_length} tokens, {training.num_examples:,} examples a pass"
@@ -183,15 +193,23 @@ def make_model(args, tokenizer, steps, micro_batches):
         vocabulary_size=tokenizer.vocabulary_size(),
         max_sequence_length=max(*args.sequence_length, 512),
         initializer_range=args.initializer_range,
+        remat=args.remat,
+        **({"num_layers": args.depths[0]} if args.depths[0] else {}),
     )
     preprocessor = keras_albert.AlbertPretrainerPreprocessor(
         tokenizer, sequence_length=max(args.sequence_length)
     )
     model = keras_albert.AlbertPretrainer(backbone, preprocessor, objective=args.objective)
-    schedule = keras_albert.WarmupPolynomialDecay(args.learning_rate, args.warmup_steps, steps)
+    compile_model(model, args, steps, steps, micro_batches)
+    return model
+
+
+def compile_model(model, args, steps, remaining, micro_batches):
+    """LAMB for the `remaining` of all `steps`, of which the same share is for the warm-up."""
+    warmup_steps = max(1, args.warmup_steps * remaining // steps)
+    schedule = keras_albert.WarmupPolynomialDecay(args.learning_rate, warmup_steps, remaining)
     optimizer = keras_albert.SkipNonFinite(keras_albert.Lamb(schedule))
     model.compile(optimizer=optimizer, accumulation_steps=micro_batches)
-    return model
 
 
 def language_reference():
@@ -252,110 +270,6 @@ def make_phase(args, shards, number, replicas, micro_batches):
     }
 
 
-def write_table(history, path):
-    """Write the evaluations as a table; `log.jsonl` has the steps between them."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(history[0]))
-        writer.writeheader()
-        writer.writerows(history)
-
-
-def baselines(training, heldout):
-    """Held-out accuracy without a model: the most frequent token and the more frequent order.
-
-    The most frequent token is that of masked training tokens, the order that of held-out pairs.
-    """
-    counts = np.zeros(training.manifest.tokenizer["vocabulary_size"], "int64")
-    for step in range(min(len(training), 100)):
-        _, y, weight = training[step]
-        counts += np.bincount(y["mlm"][weight["mlm"] > 0], minlength=len(counts))
-    hits = total = swapped = pairs = 0
-    for step in range(len(heldout)):
-        _, y, weight = heldout[step]
-        targets = y["mlm"][weight["mlm"] > 0]
-        hits += (targets == counts.argmax()).sum()
-        total += len(targets)
-        if "sentence" in y:
-            swapped += y["sentence"].sum()
-            pairs += len(y["sentence"])
-    order = max(swapped, pairs - swapped) / pairs if pairs else None
-    return {"token": hits / total, "order": order, "tokens": total, "pairs": pairs}
-
-
-def report(args, scores, baseline, minutes):
-    """Print held-out accuracies beside their baselines."""
-    tokens = baseline["tokens"]
-    rows = [("masked tokens", "mlm", "most frequent token", baseline["token"], tokens, "tokens")]
-    if args.objective != "none":
-        name, pairs = args.objective.upper(), baseline["pairs"]
-        rows.append((name, "sentence", "always the same answer", baseline["order"], pairs, "pairs"))
-    print(f"\nTrained for {minutes:.1f} minutes. Accuracy on held-out documents:")
-    for name, task, baseline_name, value, count, unit in rows:
-        accuracy = scores[f"{task}_accuracy"]
-        error = (accuracy * (1 - accuracy) / count) ** 0.5
-        print(
-            f"  {name:<14} {accuracy:6.1%} +-{error:.1%}   {baseline_name:<22} {value:6.1%}   "
-            f"({count:,} {unit})"
-        )
-
-
-def plot(history, baseline, path):
-    """Loss and accuracy curves as a PNG; `history` has a dict for each evaluation."""
-    try:
-        import matplotlib
-
-        matplotlib.use("agg")
-        from matplotlib import pyplot as plt
-    except ImportError:
-        print("No curves drawn: pip install matplotlib")
-        return
-    tasks = [task for task in ("mlm", "sentence") if f"{task}_accuracy" in history[0]]
-    figure, axes = plt.subplots(2, len(tasks), figsize=(5 * len(tasks), 7), squeeze=False)
-    steps = [row["step"] for row in history]
-    switches = [
-        (one["step"], two["length"])
-        for one, two in itertools.pairwise(history)
-        if one["length"] != two["length"]
-    ]
-    names = {"mlm": "Masked tokens", "sentence": "Sentence order"}
-    chance = {
-        "mlm": (baseline["token"], "most frequent token"),
-        "sentence": (baseline["order"], "always the same answer"),
-    }
-    for column, task in enumerate(tasks):
-        for row, measure in enumerate(("loss", "accuracy")):
-            axis = axes[row][column]
-            # With a single task Keras calls its loss "loss".
-            name = f"{task}_{measure}" if f"{task}_{measure}" in history[0] else measure
-            axis.plot(steps, [row[name] for row in history], label="training")
-            axis.plot(steps, [row[f"val_{name}"] for row in history], label="held out")
-            for step, length in switches:
-                axis.axvline(step, color="grey", linestyle=":", label=f"length {length} from here")
-            if measure == "accuracy":
-                value, label = chance[task]
-                axis.axhline(value, color="grey", linestyle="--", label=label)
-                axis.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
-            axis.set(title=f"{names[task]}: {measure}", xlabel="step")
-            axis.legend()
-            axis.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
-    print(f"Curves: {path}")
-
-
-def save(model, output):
-    """Save a preset directory and a `.keras` file, each beside its name first."""
-    beside, preset = output / "preset.partial", output / "preset"
-    shutil.rmtree(beside, ignore_errors=True)
-    model.save_to_preset(str(beside))
-    shutil.rmtree(preset, ignore_errors=True)
-    beside.rename(preset)
-    model.save(output / "partial.keras")
-    (output / "partial.keras").replace(output / "model.keras")
-    print(f"\nSaved {preset}/ and {output / 'model.keras'}")
-
-
 def parser():
     """The command line; its defaults are the constants above."""
     parser = argparse.ArgumentParser(
@@ -375,6 +289,13 @@ def parser():
     add("--initializer-range", type=float, default=0.02, help="deviation of initial weights")
     add("--objective", default="sop", choices=("sop", "nsp", "none"), help="of the segments")
     add("--sequence-length", type=int, nargs="+", default=[SEQUENCE_LENGTH], help="of each phase")
+    add(
+        "--depths",
+        type=int,
+        nargs="+",
+        help="layers in each phase, as 6 12: a deeper model starts with the weights of the one "
+        "before (default: the preset's)",
+    )
     add("--phase-shares", type=float, nargs="+", default=[1.0], help="of the steps, as 0.9 0.1")
     add(
         "--batch-size",
@@ -392,6 +313,11 @@ def parser():
         "--strategy",
         choices=("mirrored", "tpu"),
         help="several devices with TensorFlow: the GPUs of this machine, or a TPU (never tried)",
+    )
+    add(
+        "--remat",
+        action="store_true",
+        help="compute each layer again for its gradients: less memory, a third more operations",
     )
     add("--mask-rate", type=float, default=0.15, help="share of the tokens to predict")
     add("--max-ngram", type=int, default=3, help="longest masked n-gram, in words")
@@ -426,6 +352,12 @@ def parse(arguments):
         command_line.error(
             "--phase-shares must have a share above 0 for each --sequence-length, adding up to 1: "
             f"received {args.shares} for {args.sequence_length}"
+        )
+    args.depths = args.depths or [None] * len(args.shares)
+    if len(args.depths) != len(args.shares):
+        command_line.error(
+            "--depths must have a number of layers for each --sequence-length: received "
+            f"{args.depths} for {args.sequence_length}"
         )
     if not 0 < args.holdout < 1:
         command_line.error(

@@ -173,6 +173,20 @@ def test_two_phases_train_at_two_lengths(tmp_path, capsys):
         assert "--phase-shares" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+@pytest.mark.backend_free
+def test_a_second_phase_may_be_deeper(tmp_path, capsys):
+    phases = ["--sequence-length", "16", "16", "--phase-shares", "0.5", "0.5", "--depths", "1", "2"]
+    pretrain.main(toy(tmp_path, *phases))
+    printed = capsys.readouterr().out
+    assert "albert_tiny: 1 layers" in printed and "2 layers from here" in printed
+    preset = tmp_path / "run" / "preset"
+    assert keras_albert.AlbertPretrainer.from_preset(preset).backbone.num_layers == 2
+    with pytest.raises(SystemExit):
+        pretrain.main(toy(tmp_path, "--depths", "1", "2"))
+    assert "--depths must have a number of layers" in capsys.readouterr().err
+
+
 def run(*arguments):
     command = [sys.executable, "-m", "keras_albert_recipes", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True)
