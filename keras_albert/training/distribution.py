@@ -53,6 +53,18 @@ def replicas_of(model) -> int:
     return model.distribute_strategy.num_replicas_in_sync
 
 
+def workers_of(model) -> int:
+    """The number of processes of a model's `MultiWorkerMirroredStrategy`; 1 of any other."""
+    if keras.backend.backend() != "tensorflow":
+        return 1
+    import tensorflow as tf
+
+    strategy = model.distribute_strategy
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return 1
+    return max(1, len(strategy.cluster_resolver.cluster_spec().as_dict().get("worker", ())))
+
+
 def check_strategy(model, jit_compile, steps_per_execution) -> None:
     """Raise a `ValueError` for what cannot work under a model's strategy, naming what does."""
     if keras.backend.backend() != "tensorflow":

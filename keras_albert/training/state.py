@@ -10,6 +10,7 @@ from pathlib import Path
 import keras
 
 from keras_albert.arguments import check, check_integers, is_integer, is_path
+from keras_albert.training.distribution import workers_of
 from keras_albert.training.fingerprints import (
     describe_code,
     describe_data,
@@ -150,6 +151,12 @@ class TrainingState(keras.callbacks.Callback):
                 "Received: fit without `batches`"
             )
         model = self.model
+        if (workers := workers_of(model)) > 1:
+            raise ValueError(
+                "`TrainingState` must run in one process under TensorFlow: use `MirroredStrategy`, "
+                "or several processes of JAX or `torchrun`. Received: a strategy of "
+                f"{workers} workers"
+            )
         self.position, self.best, self._history = self._data.start_step, None, {}
         self._saved = self._due = self._resumed = self._generators = None
         self._fingerprint = {

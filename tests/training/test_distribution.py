@@ -108,6 +108,7 @@ def test_two_processes_take_the_steps_of_one(runs):
             np.testing.assert_allclose(score, one[0]["evaluation"][name], rtol=tolerance)
         rule = f"num_processes=2, process_index={index}. Received: num_processes=2"
         assert rule in worker[0]["error"]
+        assert "must run in one process under TensorFlow" in worker[0]["state"]
 
 
 @tensorflow_only

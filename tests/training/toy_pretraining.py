@@ -146,6 +146,11 @@ def worker(output):
         fit(model, Stream(1 - index, 2))
     except ValueError as error:
         report["error"] = str(error)
+    try:
+        state = keras_albert.TrainingState(f"{output}-state-{index}")
+        model.fit(Stream(index, 2), steps_per_epoch=1, callbacks=[state], verbose=0)
+    except ValueError as error:
+        report["state"] = str(error)
     save(f"{output}-{index}", report, weights)
 
 
