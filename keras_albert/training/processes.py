@@ -6,6 +6,8 @@ Every function is called by all of them in the same order, or they wait for each
 import keras
 import numpy as np
 
+from keras_albert.training import ddp
+
 
 def process_index() -> int:
     """Which process this is; 0 is the one that writes."""
@@ -47,8 +49,9 @@ def data_slice() -> tuple[int, int]:
     """Which of how many slices of every batch this process reads: `PretrainingDataset`'s last two.
 
     One slice a process; where `keras.distribution` splits one model over several processes, they
-    read the same one.
+    read the same one. Under `torchrun` this meets the other processes.
     """
+    ddp.initialize()
     index, count = _processes()
     distribution = keras.distribution.distribution() if count > 1 else None
     if distribution is None:

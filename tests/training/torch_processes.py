@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 import keras_albert
-from keras_albert.training import ddp, processes
+from keras_albert.training import processes
 from tests.training import toy_pretraining as toy
 
 
@@ -81,8 +81,7 @@ def evaluate(model):
 
 
 def main(directory):
-    ddp.initialize()
-    rank = processes.process_index()
+    rank, _ = processes.data_slice()
     model = make_model(seed=rank)  # other weights in each: process 0's are taken
     rows, weights = train(model)
     np.savez(directory / f"weights-{rank}.npz", *weights)
