@@ -81,7 +81,7 @@ def toy_squad(path, version, articles=8, questions=24):
     [
         ("1.1", "linear"),
         pytest.param("2.0", "linear", marks=pytest.mark.backend_free),
-        ("2.0", "beam"),
+        pytest.param("2.0", "beam", marks=pytest.mark.backend_free),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*newly initialised")
@@ -128,6 +128,7 @@ def test_squad_learns_the_marker_and_its_files_score_as_it_says(
         squad.main(options)
 
 
+@pytest.mark.backend_free
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.floats(0.05, 0.95))
 def test_articles_stay_whole(articles, share):
     examples = [SquadExample(str(i), f"t{a}", "c", "q") for i, a in enumerate(articles)]
@@ -143,6 +144,7 @@ def test_articles_stay_whole(articles, share):
     assert squad.split_by_article(examples, share) == (train, dev)
 
 
+@pytest.mark.backend_free
 def test_the_threshold_is_the_best_of_all():
     rng = np.random.default_rng(3)
     examples, predictions = [], []
@@ -164,6 +166,7 @@ def test_the_threshold_is_the_best_of_all():
     assert scores["f1"] == pytest.approx(f1(threshold)) == pytest.approx(max(tried))
 
 
+@pytest.mark.backend_free
 def test_beams_are_averaged_by_hand():
     log = math.log
     of = lambda text, start, p: SpanCandidate(
@@ -182,6 +185,7 @@ def test_beams_are_averaged_by_hand():
     assert squad.average_beams([[none], [none]])[0].n_best == [NO_ANSWER]
 
 
+@pytest.mark.backend_free
 def test_the_baseline_reads_the_sentence_that_shares_the_most():
     context = "Rain fell on every roof. The dog met Ada Lovelace of London in 1843. It slept."
     found = squad.overlap([
@@ -226,6 +230,7 @@ def check_choices(output, dev, printed):
     assert (output / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.backend_free
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*newly initialised")
 def test_swag_learns_the_marker(preset, tmp_path, capsys):
@@ -245,6 +250,7 @@ def test_swag_learns_the_marker(preset, tmp_path, capsys):
     check_choices(tmp_path / "run", dev, capsys.readouterr().out)
 
 
+@pytest.mark.backend_free
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*newly initialised")
 def test_race_learns_the_marker(preset, tmp_path, capsys):
@@ -274,6 +280,7 @@ def test_race_learns_the_marker(preset, tmp_path, capsys):
     assert both / len(dev) == pytest.approx(scores["accuracy"])
 
 
+@pytest.mark.backend_free
 def test_baselines_of_choices_by_hand():
     pytest.importorskip("sklearn", reason="scikit-learn is optional")
     x = (["rain fell on the roof", "a dog"], ["what?", "who?"],
@@ -288,6 +295,7 @@ def test_baselines_of_choices_by_hand():
     }  # fmt: skip
 
 
+@pytest.mark.backend_free
 def test_race_takes_the_settings_of_version_2(monkeypatch, tmp_path):
     folder = tmp_path / "train" / "middle"
     folder.mkdir(parents=True)

@@ -116,6 +116,7 @@ def test_glue_from_a_preset_to_a_submission(tmp_path, preset, capsys):
     assert "ensemble of all" in capsys.readouterr().out
 
 
+@pytest.mark.backend_free
 @pytest.mark.slow
 def test_glue_scores_of_pairs_and_a_start_from_another_task(tmp_path, preset):
     """STS-B with a held-out part: the score is the digit in the second text."""
@@ -149,6 +150,7 @@ def test_glue_scores_of_pairs_and_a_start_from_another_task(tmp_path, preset):
         np.testing.assert_allclose(np.array(one), np.array(two), atol=0.02)
 
 
+@pytest.mark.backend_free
 @pytest.mark.slow
 def test_ner_from_a_preset_to_spans(tmp_path, preset):
     rng = random.Random(0)
@@ -179,6 +181,7 @@ def test_ner_from_a_preset_to_spans(tmp_path, preset):
         ner.main(options(preset, [*files, "--held-out", 0.1], tmp_path / "other"))
 
 
+@pytest.mark.backend_free
 def test_sentences_of_sst2_are_apart_from_their_phrases():
     """No phrase to train on is in a sentence to measure on, and nothing else is lost."""
     rng = random.Random(0)
@@ -199,6 +202,7 @@ def test_sentences_of_sst2_are_apart_from_their_phrases():
     assert all(whole.y[texts.index(t)] == y for t, y in zip(dev.x, dev.y, strict=True))
 
 
+@pytest.mark.backend_free
 def test_the_papers_settings_and_what_changes_them():
     def settings(hidden_dim=768, count=8551, **given):
         names = ("learning_rate", "batch_size", "dropout", "epochs", "sequence_length")
@@ -213,6 +217,7 @@ def test_the_papers_settings_and_what_changes_them():
     assert settings(epochs=4.99)[3:5] == (round(4.99 * 535), round(320 * 2670 / 5336))
 
 
+@pytest.mark.backend_free
 def test_an_ensemble_is_the_mean_of_probabilities():
     runs = [
         finetuning.Run(seed, {"accuracy": score}, {}, {"dev": finetuning.softmax(logits)}, 1.0)
@@ -228,6 +233,7 @@ def test_an_ensemble_is_the_mean_of_probabilities():
     assert finetuning.spread(runs, "accuracy") == (0.7, 0.5, 0.9)
 
 
+@pytest.mark.backend_free
 def test_baselines_of_pairs():
     """Pairs of the same words are class 1: the cosine alone decides. Scores likewise."""
     rng = np.random.default_rng(0)

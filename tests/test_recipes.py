@@ -45,7 +45,10 @@ def toy(tmp_path, *more):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
+@pytest.mark.parametrize(
+    "objective",
+    ["sop", *[pytest.param(o, marks=pytest.mark.backend_free) for o in ("nsp", "none")]],
+)
 def test_the_recipe_from_text_to_a_saved_model(tmp_path, capsys, objective):
     pretrain.main(toy(tmp_path, "--objective", objective))
     run = tmp_path / "run"
@@ -192,6 +195,7 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.backend_free
 def test_prepare_from_the_command_line_is_prepare_corpus(tmp_path):
     """The light program writes what the library does, bytes for bytes."""
     files = corpus(tmp_path)
@@ -229,6 +233,7 @@ def prepared(tmp_path, capsys, *more):
     return status, *capsys.readouterr()
 
 
+@pytest.mark.backend_free
 def test_a_tokenizer_of_an_earlier_run_is_used_only_for_the_same(tmp_path, capsys, monkeypatch):
     """Interrupted after training it: the same goes on with it, all else says what differs."""
     corpus(tmp_path)
@@ -261,6 +266,7 @@ def test_a_tokenizer_of_an_earlier_run_is_used_only_for_the_same(tmp_path, capsy
     assert status == 0 and tokenizer.vocabulary_size() == 60 and not tokenizer.lowercase
 
 
+@pytest.mark.backend_free
 def test_nothing_is_made_in_a_directory_of_something_else(tmp_path, capsys):
     corpus(tmp_path)
     (tmp_path / "out").mkdir()
@@ -270,6 +276,7 @@ def test_nothing_is_made_in_a_directory_of_something_else(tmp_path, capsys):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.backend_free
 def test_duplicates_are_counted_as_what_they_are(tmp_path, capsys):
     corpus(tmp_path)
     for number in range(3):
@@ -285,6 +292,7 @@ def test_duplicates_are_counted_as_what_they_are(tmp_path, capsys):
     assert status == 0 and (kept + held_out, dropped) == (40, 3)
 
 
+@pytest.mark.backend_free
 def test_messages_are_in_the_words_of_the_command_line():
     say = lambda message: cli.in_options(message, prepare.parser())
     assert say("`shard_tokens` of prepare_corpus must be 1. Received: shard_tokens=0") == (
@@ -298,6 +306,7 @@ def test_messages_are_in_the_words_of_the_command_line():
     assert say(unknown) == unknown
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_help_shows_the_defaults_that_the_parser_has(command, capsys):
     recipe = importlib.import_module(f"keras_albert_recipes.{cli.COMMANDS[command][0]}")
@@ -310,6 +319,7 @@ def test_help_shows_the_defaults_that_the_parser_has(command, capsys):
             assert f"(default: {action.default})" in shown, action.dest
 
 
+@pytest.mark.backend_free
 def test_the_beam_recipe_leaves_the_environment_as_it_was():
     pytest.importorskip("apache_beam")
     program = (
@@ -321,6 +331,7 @@ def test_the_beam_recipe_leaves_the_environment_as_it_was():
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 
 
+@pytest.mark.backend_free
 def test_both_preparations_have_the_same_options():
     beam = importlib.import_module("keras_albert_recipes.prepare_corpus_beam")
     words = ["x.txt", "--tokenizer", "t", "--output", "o", "--holdout", "0.1", "--on-error", "skip"]
@@ -331,6 +342,7 @@ def test_both_preparations_have_the_same_options():
     assert options.preparation(one)["holdout"] == 0.1
 
 
+@pytest.mark.backend_free
 def test_a_checkpoint_is_not_a_corpus(tmp_path, capsys):
     (tmp_path / "manifest.json").write_text("{}")
     assert cli.main(["checkpoint", "inspect", str(tmp_path)]) == 1
@@ -371,6 +383,7 @@ def test_ctrl_c_ends_prepare_quietly_and_it_goes_on(tmp_path):
         assert path.read_bytes() == (tmp_path / "a" / path.relative_to(tmp_path / "b")).read_bytes()
 
 
+@pytest.mark.backend_free
 def test_command_line(tmp_path, capsys):
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out.strip() == keras_albert.__version__

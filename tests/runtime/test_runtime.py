@@ -65,6 +65,7 @@ def test_texts_and_pairs_are_answered_as_keras_does(made, task, kind):
         close([p for _, p in found], [p for _, p in wanted])
 
 
+@pytest.mark.backend_free
 @kinds
 def test_options_are_chosen_as_keras_does(made, kind):
     model, loaded, _ = made(tasks.chooser, kind)
@@ -77,6 +78,7 @@ def test_options_are_chosen_as_keras_does(made, kind):
         close(loaded.predict(x, batch_size=1), expected)
 
 
+@pytest.mark.backend_free
 @kinds
 def test_words_are_tagged_as_keras_does(made, kind):
     model, loaded, _ = made(tasks.tagger, kind)
@@ -90,6 +92,7 @@ def test_words_are_tagged_as_keras_does(made, kind):
         close(found, np.concatenate(parts))
 
 
+@pytest.mark.backend_free
 @kinds
 def test_masks_are_filled_as_keras_does(made, kind):
     model, loaded, _ = made(tasks.filler, kind)

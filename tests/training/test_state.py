@@ -274,6 +274,7 @@ def test_arguments_outside_their_rules(tmp_path, bad):
         TrainingState(tmp_path, **bad)
 
 
+@pytest.mark.backend_free
 def test_states_keep_every_dtype(tmp_path):
     import ml_dtypes
 
@@ -297,6 +298,7 @@ def test_no_state_that_is_whole_is_an_error(tmp_path):
         read_newest(tmp_path)
 
 
+@pytest.mark.backend_free
 def test_pruning(tmp_path):
     for step in range(1, 9):
         write_state(tmp_path, step, {}, {})
@@ -324,6 +326,7 @@ while True:
 """
 
 
+@pytest.mark.backend_free
 @pytest.mark.slow
 def test_killed_fifty_times_while_saving_a_whole_state_is_there(tmp_path):
     rng, step, partial = random.Random(1), 0, 0
