@@ -136,7 +136,7 @@ def test_from_a_file_to_a_checked_export(tmp_path, capsys):
     size = f"model.onnx, {path.stat().st_size / 1e6:.1f} MB"
     assert size in capsys.readouterr().out
     assert cli.main(["export", str(tmp_path / "model.keras"), "x", "--quantize", "int8"]) == 1
-    assert "`quantize` is of a .onnx" in capsys.readouterr().err
+    assert "--quantize is of a .onnx" in capsys.readouterr().err
 
     # A preset knows its task; a vocabulary that is swapped is named.
     model.save_to_preset(tmp_path / "preset")
