@@ -88,6 +88,7 @@ EXPECTED_OF_TENSORFLOW = {
 }
 
 
+@pytest.mark.backend_free
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     """name -> (kind of error, its message, suspicious events, growth of memory in MB)."""
@@ -143,15 +144,18 @@ def test_an_attack_ends_in_a_clear_error(seen, attack):
     assert growth < 300
 
 
+@pytest.mark.backend_free
 def test_no_path_or_url_that_a_config_names_is_opened(seen):
     kind, message, events, _ = seen["names_a_path"]
     assert (kind, events) == ("loaded", []), message
 
 
+@pytest.mark.backend_free
 def test_every_attack_has_its_row(seen):
     assert set(seen) == {*EXPECTED, *EXPECTED_OF_TENSORFLOW, "names_a_path"}
 
 
+@pytest.mark.backend_free
 def test_the_archives_are_what_they_say(tmp_path):
     attacks.make_archives(tmp_path)
     with tarfile.open(tmp_path / "outside.tar.gz") as tar:

@@ -44,6 +44,7 @@ TWO_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers
 ONE_PROCESS = ["--direct_running_mode=multi_processing", "--direct_num_workers=1"]
 
 
+@pytest.mark.backend_free
 @pytest.fixture(autouse=True)
 def _quiet():
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
@@ -100,6 +101,7 @@ def test_it_writes_the_bytes_of_the_local_path(corpus, encoder, expected, tmp_pa
     assert "KERAS_ALBERT_LIGHT" not in os.environ
 
 
+@pytest.mark.backend_free
 @pytest.mark.slow
 def test_the_command_line_in_another_process_that_loads_no_keras(
     corpus, encoder, expected, tmp_path, monkeypatch
@@ -143,11 +145,13 @@ def in_memory(files, output, encoder, *flags, **changes):
     )
 
 
+@pytest.mark.backend_free
 def test_doing_every_bundle_twice_changes_no_byte(corpus, encoder, expected, tmp_path):
     in_memory(corpus, tmp_path / "out", encoder, "--direct_runner_bundle_repeat=1")
     assert bytes_of(tmp_path / "out") == expected
 
 
+@pytest.mark.backend_free
 def test_very_long_documents_in_parts(corpus, encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "PART_CHARACTERS", 5_000)
     monkeypatch.setattr(prepare, "BATCH_CHARACTERS", 8_000)  # some parts are in another batch
@@ -158,6 +162,7 @@ def test_very_long_documents_in_parts(corpus, encoder, tmp_path, monkeypatch):
     assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
 
 
+@pytest.mark.backend_free
 @st.composite
 def encoded_documents(draw):
     """With few digests, on either side of the share, empty ones and parts."""
@@ -221,6 +226,7 @@ def test_the_plan_is_what_one_writer_does(
     assert totals.value["sources"] == writer.sources
 
 
+@pytest.mark.backend_free
 def test_stopped_while_it_writes_it_leaves_no_manifest_and_can_be_run_again(
     corpus, encoder, expected, tmp_path, monkeypatch
 ):
@@ -245,12 +251,14 @@ def test_stopped_while_it_writes_it_leaves_no_manifest_and_can_be_run_again(
     assert bytes_of(tmp_path / "out") == expected
 
 
+@pytest.mark.backend_free
 def test_broken_input_is_named(corpus, encoder, tmp_path):
     with pytest.raises(ValueError, match="b.jsonl, line 5: a line must be a JSON object"):
         in_memory(corpus, tmp_path / "out", encoder, on_error="raise")
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+@pytest.mark.backend_free
 def test_an_output_that_holds_something_is_refused(corpus, encoder, expected, tmp_path):
     for name, data in expected.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -266,6 +274,7 @@ def test_an_output_that_holds_something_is_refused(corpus, encoder, expected, tm
     assert bytes_of(tmp_path) == expected
 
 
+@pytest.mark.backend_free
 def test_arguments_are_checked_before_anything_is_deleted(corpus, encoder, tmp_path):
     (tmp_path / "shard-00000.array_record").write_text("kept")
     refusals = [
@@ -290,6 +299,7 @@ def test_arguments_are_checked_before_anything_is_deleted(corpus, encoder, tmp_p
     assert bytes_of(tmp_path) == {"shard-00000.array_record": b"kept"}
 
 
+@pytest.mark.backend_free
 def test_a_corpus_without_text_is_an_error(encoder, tmp_path):
     (tmp_path / "empty.txt").write_text("\n \n")
     with pytest.raises(ValueError, match="A corpus must have text"):
@@ -299,12 +309,14 @@ def test_a_corpus_without_text_is_an_error(encoder, tmp_path):
         in_memory(tmp_path / "one.txt", tmp_path / "out", encoder, holdout=1e-9)
 
 
+@pytest.mark.backend_free
 def test_without_beam_the_error_says_what_to_install(corpus, encoder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(ImportError, match=r'pip install "keras-albert\[prepare\]"'):
         in_memory(corpus, tmp_path, encoder)
 
 
+@pytest.mark.backend_free
 def test_the_module_is_imported_without_beam_and_keras():
     program = (
         "import sys, keras_albert.data.beam_pipeline;"
@@ -360,6 +372,7 @@ class Store(FileSystem):
 Store.__abstractmethods__ = frozenset()
 
 
+@pytest.mark.backend_free
 def test_objects_of_a_store(corpus, encoder, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "root", tmp_path)
     shutil.copytree(corpus, tmp_path / "text")

@@ -26,6 +26,7 @@ def dataset(shards, **options):
     )
 
 
+@pytest.mark.backend_free
 @pytest.fixture(scope="module")
 def other_shards(tmp_path_factory, tokenizer):
     directory = tmp_path_factory.mktemp("other") / "shards"
@@ -60,6 +61,7 @@ def test_processes_share_the_batches_of_one(shards, other_shards, num_processes,
             np.testing.assert_array_equal(together[name], array)
 
 
+@pytest.mark.backend_free
 def test_a_static_pass_over_processes_has_equal_slices_and_no_extra_weight(shards):
     size = next(size for size in (12, 16, 20) if dataset(shards).num_examples % size)
     options = {"static": True, "batch_size": size}
@@ -77,6 +79,7 @@ def test_a_static_pass_over_processes_has_equal_slices_and_no_extra_weight(shard
     assert not together["weight/sentence"][count:].any()
 
 
+@pytest.mark.backend_free
 def test_dupe_factor_repeats_the_draws_in_a_new_order(shards):
     data = dataset(shards, dupe_factor=2, batch_size=1)
     count = data.num_examples
@@ -91,6 +94,7 @@ def test_dupe_factor_repeats_the_draws_in_a_new_order(shards):
         static[len(static)]
 
 
+@pytest.mark.backend_free
 def test_a_mixture_keeps_its_shares_and_loses_nothing(shards, other_shards):
     """Each dataset's rows are its own stream, in its order."""
     one, two = dataset(shards, seed=1), dataset(other_shards, seed=2)
@@ -107,6 +111,7 @@ def test_a_mixture_keeps_its_shares_and_loses_nothing(shards, other_shards):
     assert 0.3 < np.mean(np.diff(source) != 0) < 0.45  # spread as by chance: 2 * 3/4 * 1/4
 
 
+@pytest.mark.backend_free
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0.1, 10), min_size=2, max_size=5), st.integers(0, 2**40))
 def test_a_mixture_counts_exactly_in_every_period(shared_parts, weights, start):
@@ -116,6 +121,7 @@ def test_a_mixture_counts_exactly_in_every_period(shared_parts, weights, start):
     np.testing.assert_allclose(counts / PERIOD, np.array(weights) / sum(weights), atol=1 / PERIOD)
 
 
+@pytest.mark.backend_free
 @pytest.fixture(scope="module")
 def shared_parts(shards):
     return [dataset(shards, seed=seed, verify=False) for seed in range(5)]
@@ -128,6 +134,7 @@ def test_a_mixture_is_seekable(shards, other_shards):
     assert_equal(mixed[345], expected)
 
 
+@pytest.mark.backend_free
 def test_mixtures_and_files_of_examples_can_be_mixed(shards, other_shards, tmp_path):
     one, two = dataset(shards), dataset(other_shards)
     write_tfrecords(two, tmp_path / "two.tfrecord", progress=False)
@@ -138,6 +145,7 @@ def test_mixtures_and_files_of_examples_can_be_mixed(shards, other_shards, tmp_p
     assert 60 < len(set(rows) & set(inner)) < 140
 
 
+@pytest.mark.backend_free
 def test_datasets_that_do_not_fit_together_are_refused(shards, other_shards, tokenizer, tmp_path):
     one = dataset(shards)
     with pytest.raises(ValueError, match=r"same names, shapes.*\(32,\).*from dataset 1"):
@@ -198,6 +206,7 @@ def test_fit_gets_every_batch_once_in_order_whatever_the_threads(shards, prefetc
     np.testing.assert_allclose(sums, running, rtol=1e-4)
 
 
+@pytest.mark.backend_free
 def test_batches_from_threads_are_those_asked_for(shards):
     data = dataset(shards, prefetch=3)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:

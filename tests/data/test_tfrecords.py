@@ -53,6 +53,7 @@ def examples(path, *rows):
     return write(path, [encode_example(row) for row in rows])
 
 
+@pytest.mark.backend_free
 @pytest.fixture(scope="module")
 def google(shared_data):
     return shared_data / "oracle" / "google_albert_wordpiece_seq128.tfrecord"
@@ -70,6 +71,7 @@ def test_the_published_checksum_and_frame(tmp_path):
     assert data[:8] == struct.pack("<Q", 5) and data[12:17] == b"aaaaa" and len(data) == FIRST
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
 def test_records_come_back_from_any_file_in_any_order(tmp_path, name):
     generator = np.random.default_rng(0)
@@ -85,6 +87,7 @@ def test_records_come_back_from_any_file_in_any_order(tmp_path, name):
     assert again.read_bytes() == paths[0].read_bytes()
 
 
+@pytest.mark.backend_free
 def test_messages_come_back():
     rng = np.random.default_rng(0)
     row = {"n": rng.integers(-(2**40), 2**40, 50), "x": rng.normal(size=9).astype("float32")}
@@ -94,6 +97,7 @@ def test_messages_come_back():
         np.testing.assert_array_equal(received[name], row[name], strict=True)
 
 
+@pytest.mark.backend_free
 def test_damage_is_named_with_its_record_and_byte(tmp_path):
     whole = write(tmp_path / "a.tfrecord", [b"a" * 5, b"b" * 7, b"c" * 9]).read_bytes()
     second = f"damaged, record 1 at byte {FIRST}"
@@ -124,6 +128,7 @@ def test_damage_is_named_with_its_record_and_byte(tmp_path):
         RecordReader([packed])
 
 
+@pytest.mark.backend_free
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow is the oracle")
 @pytest.mark.parametrize("kind", ["", "GZIP"])
 def test_tensorflow_reads_ours_and_we_read_tensorflows(shards, tmp_path, kind):
@@ -181,6 +186,7 @@ def test_what_is_written_comes_back(shards, tmp_path, objective, name):
         assert_equal(back[step], data[step])
 
 
+@pytest.mark.backend_free
 def test_epochs_are_written_with_draws_of_their_own(shards, tmp_path):
     data = dataset(shards, sequence_length=256)
     written = write_tfrecords(data, tmp_path / "two.tfrecord", epochs=2, progress=False)
@@ -190,6 +196,7 @@ def test_epochs_are_written_with_draws_of_their_own(shards, tmp_path):
     assert rows == stream(data, written) and len(set(rows)) == written
 
 
+@pytest.mark.backend_free
 def test_the_stream_is_seekable_and_each_epoch_a_permutation(shards, tmp_path):
     data = dataset(shards, sequence_length=256, static=True)
     count = write_tfrecords(data, tmp_path / "a.tfrecord", progress=False)
@@ -209,6 +216,7 @@ def test_the_stream_is_seekable_and_each_epoch_a_permutation(shards, tmp_path):
     assert rows_of(parts[0][1]) + rows_of(parts[1][1]) == rows[4:8]
 
 
+@pytest.mark.backend_free
 def test_single_examples_are_the_rows(shards, tmp_path):
     data = dataset(shards, static=True)
     write_tfrecords(data, tmp_path / "a.tfrecord", progress=False)
@@ -230,6 +238,7 @@ def test_single_examples_are_the_rows(shards, tmp_path):
         back.example(-1)
 
 
+@pytest.mark.backend_free
 def test_googles_file_agrees_with_the_rules_that_wrote_it(google, shared_data):
     data = TFRecordDataset(google, batch_size=482, static=True, vocabulary_size=30522)
     assert (data.sequence_length, data.max_predictions, data.num_examples) == (128, 20, 482)
@@ -247,6 +256,7 @@ def test_googles_file_agrees_with_the_rules_that_wrote_it(google, shared_data):
     assert set(y["sentence"]) == {0, 1}
 
 
+@pytest.mark.backend_free
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow is the oracle")
 def test_googles_file_is_read_as_tensorflow_reads_it(google):
     import tensorflow as tf
@@ -295,6 +305,7 @@ def test_googles_file_trains(google):
 # --- Refusals -----------------------------------------------------------------------------------
 
 
+@pytest.mark.backend_free
 def test_another_length_is_refused_in_words(tmp_path):
     path = examples(tmp_path / "a.tfrecord", features(8, 2))
     with pytest.raises(
@@ -308,6 +319,7 @@ def test_another_length_is_refused_in_words(tmp_path):
         TFRecordDataset([path, other])
 
 
+@pytest.mark.backend_free
 def test_missing_features_are_named_with_those_that_are_there(tmp_path):
     path = examples(
         tmp_path / "a.tfrecord",
@@ -325,6 +337,7 @@ def test_missing_features_are_named_with_those_that_are_there(tmp_path):
         TFRecordDataset(path)
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -349,6 +362,7 @@ def test_records_that_break_the_schema_are_named(tmp_path, changes, message):
         data[1]
 
 
+@pytest.mark.backend_free
 def test_wrong_calls_are_refused_and_leave_what_is_there(shards, tmp_path, monkeypatch):
     data, path = dataset(shards, static=True), tmp_path / "a.tfrecord"
     with pytest.raises(ValueError, match="num_files.*number of batches.*1000"):
@@ -387,6 +401,7 @@ def fails_after(steps):
     return getitem
 
 
+@pytest.mark.backend_free
 def test_padding_of_any_id_is_kept(tmp_path):
     words = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "[PAD]", "a", "cat", "sat", "."]
     tokenizer = keras_albert.BertTokenizer(words)

@@ -73,6 +73,7 @@ def test_released_in_graph_on_real_text(released, shared_data):
             assert sum(map(score, a)) == pytest.approx(sum(map(score, b)), abs=1e-3)
 
 
+@pytest.mark.backend_free
 def test_graph_outlives_a_new_seed(tokenizer):
     """`set_random_seed` clears TensorFlow's kernels, and with them resources made eagerly."""
     graph = in_graph(tokenizer)
@@ -140,6 +141,7 @@ def google_albert_ids(model, text):
     return [model.PieceToId(piece) for piece in pieces]
 
 
+@pytest.mark.backend_free
 def test_digit_comma_rule(shared_data):
     path = str(shared_data / "vocab/albert_spiece_30k-clean.model")
     model = sentencepiece.SentencePieceProcessor(model_file=path)
@@ -154,6 +156,7 @@ def test_digit_comma_rule(shared_data):
     check()
 
 
+@pytest.mark.backend_free
 def test_digit_comma_switch(shared_data):
     path = shared_data / "vocab/albert_spiece_30k-clean.model"
     pieces = {}
@@ -164,6 +167,7 @@ def test_digit_comma_switch(shared_data):
     assert pieces == {True: ["▁in", "▁2010", ","], False: ["▁in", "▁2010,"]}
 
 
+@pytest.mark.backend_free
 def test_albert_word_starts(shared_data):
     tokenizer = AlbertTokenizer(shared_data / "vocab/albert_spiece_30k-clean.model")
     starts = dict(zip(tokenizer.get_vocabulary(), tokenizer.word_starts(), strict=True))
@@ -173,6 +177,7 @@ def test_albert_word_starts(shared_data):
         assert not starts[piece], piece
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize(("length", "known"), [(200, True), (201, False)])
 @pytest.mark.parametrize("character", ["a", "ж"])
 def test_words_over_200_characters_are_unknown(length, known, character):
@@ -182,6 +187,7 @@ def test_words_over_200_characters_are_unknown(length, known, character):
     assert in_graph(tokenizer)([character * length]) == expected
 
 
+@pytest.mark.backend_free
 def test_strip_accents_follows_lowercase():
     vocabulary = [*SPECIAL, "Café", "Cafe", "café", "cafe"]
     for lowercase, strip_accents, expected in (
@@ -195,6 +201,7 @@ def test_strip_accents_follows_lowercase():
         assert tokenizer.get_config()["strip_accents"] is strip_accents
 
 
+@pytest.mark.backend_free
 def test_bert_word_starts(tokenizer):
     if isinstance(tokenizer, BertTokenizer):
         for token, start in zip(tokenizer.get_vocabulary(), tokenizer.word_starts(), strict=True):
@@ -216,6 +223,7 @@ def _vocabulary(tokenizer):
     return tokenizer.proto if isinstance(tokenizer, AlbertTokenizer) else tokenizer.vocabulary
 
 
+@pytest.mark.backend_free
 def test_special_tokens(tokenizer):
     ids = {tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]", "[MASK]")}
     ids |= {tokenizer.pad_token_id, tokenizer.unk_token_id}
@@ -224,6 +232,7 @@ def test_special_tokens(tokenizer):
     assert tokenizer.sep_token_id == tokenizer.end_token_id
 
 
+@pytest.mark.backend_free
 def test_encode_with_mask(tokenizer):
     (left, right) = tokenizer.encode_batch(["the quick", "fox ,"])
     mask = tokenizer.mask_token_id
@@ -238,6 +247,7 @@ def test_detokenize(tokenizer):
     assert tokenizer.detokenize(ids) == ["the quick brown fox"]
 
 
+@pytest.mark.backend_free
 def test_texts_must_be_strings(tokenizer):
     with pytest.raises(ValueError, match="must be a string"):
         tokenizer.encode_batch([3])
@@ -245,6 +255,7 @@ def test_texts_must_be_strings(tokenizer):
         type(tokenizer)().encode_batch(["a"])
 
 
+@pytest.mark.backend_free
 def test_fingerprint(tokenizer):
     cls, vocabulary = type(tokenizer), _vocabulary(tokenizer)
     same = cls(vocabulary).fingerprint()
@@ -255,6 +266,7 @@ def test_fingerprint(tokenizer):
     assert len({same, cased, smaller}) == 3
 
 
+@pytest.mark.backend_free
 def test_config_holds_no_vocabulary(tokenizer):
     config = tokenizer.get_config()
     assert config.pop("proto", None) is None
@@ -278,6 +290,7 @@ def test_saved_in_a_model_and_pickled(tokenizer, tmp_path):
     assert pickle.loads(pickle.dumps(tokenizer)).encode_batch([text]) == loaded.encode_batch([text])
 
 
+@pytest.mark.backend_free
 def test_safe_mode_opens_no_path(tokenizer, tmp_path):
     config = keras.saving.serialize_keras_object(tokenizer)
     name = "proto" if isinstance(tokenizer, AlbertTokenizer) else "vocabulary"
@@ -286,6 +299,7 @@ def test_safe_mode_opens_no_path(tokenizer, tmp_path):
         keras.saving.deserialize_keras_object(config, safe_mode=True)
 
 
+@pytest.mark.backend_free
 def test_refused_options():
     with pytest.raises(ValueError, match="`add_bos` is not an option.*Received: True"):
         AlbertTokenizer(add_bos=True)
