@@ -37,7 +37,6 @@ def tokens_of(sentences):
     return [t for w in words for t in ([w[:-2], "##ly"] if w.endswith("ly") else [w])]
 
 
-@pytest.mark.backend_free
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     directory = tmp_path_factory.mktemp("inspect")
@@ -75,6 +74,7 @@ def parsed(output):
     return segments
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize("objective", ["sop", "none"])
 def test_the_printed_tokens_are_the_documents(corpus, capsys, objective):
     texts = [tokens_of(sentences) for sentences in documents()]

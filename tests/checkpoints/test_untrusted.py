@@ -88,7 +88,6 @@ EXPECTED_OF_TENSORFLOW = {
 }
 
 
-@pytest.mark.backend_free
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     """name -> (kind of error, its message, suspicious events, growth of memory in MB)."""
@@ -130,6 +129,7 @@ def seen(tmp_path_factory):
     return json.loads(result.stdout.strip().splitlines()[-1])
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize("attack", [*EXPECTED, *EXPECTED_OF_TENSORFLOW])
 def test_an_attack_ends_in_a_clear_error(seen, attack):
     if attack in EXPECTED_OF_TENSORFLOW:

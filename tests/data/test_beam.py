@@ -44,7 +44,6 @@ TWO_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers
 ONE_PROCESS = ["--direct_running_mode=multi_processing", "--direct_num_workers=1"]
 
 
-@pytest.mark.backend_free
 @pytest.fixture(autouse=True)
 def _quiet():
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
@@ -83,6 +82,7 @@ def expected(corpus, encoder, tmp_path_factory):
     return bytes_of(directory)
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize(
     "flags",
     [

@@ -26,7 +26,6 @@ def dataset(shards, **options):
     )
 
 
-@pytest.mark.backend_free
 @pytest.fixture(scope="module")
 def other_shards(tmp_path_factory, tokenizer):
     directory = tmp_path_factory.mktemp("other") / "shards"
@@ -41,6 +40,7 @@ def joined(batches):
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
+@pytest.mark.backend_free
 @pytest.mark.parametrize("num_processes", [2, 4])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_processes_share_the_batches_of_one(shards, other_shards, num_processes, mixed):
@@ -121,12 +121,12 @@ def test_a_mixture_counts_exactly_in_every_period(shared_parts, weights, start):
     np.testing.assert_allclose(counts / PERIOD, np.array(weights) / sum(weights), atol=1 / PERIOD)
 
 
-@pytest.mark.backend_free
 @pytest.fixture(scope="module")
 def shared_parts(shards):
     return [dataset(shards, seed=seed, verify=False) for seed in range(5)]
 
 
+@pytest.mark.backend_free
 def test_a_mixture_is_seekable(shards, other_shards):
     mixed = MixedDataset([dataset(shards), dataset(other_shards)], [1, 1], batch_size=8)
     expected = mixed[12_345]

@@ -53,7 +53,6 @@ def examples(path, *rows):
     return write(path, [encode_example(row) for row in rows])
 
 
-@pytest.mark.backend_free
 @pytest.fixture(scope="module")
 def google(shared_data):
     return shared_data / "oracle" / "google_albert_wordpiece_seq128.tfrecord"
@@ -62,6 +61,7 @@ def google(shared_data):
 # --- Framing and message ------------------------------------------------------------------------
 
 
+@pytest.mark.backend_free
 def test_the_published_checksum_and_frame(tmp_path):
     # RFC 3720, B.4: the CRC-32C of 32 zero bytes is 0x8a9136aa.
     crc = 0x8A9136AA
