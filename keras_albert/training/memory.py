@@ -2,7 +2,7 @@
 
 import ctypes
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, in <malloc.h>
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # of mallopt, in <malloc.h>
 
 
 def keep_freed_memory() -> bool:
@@ -27,5 +27,6 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    # In this order: where blocks come from the heap, the heap must not shrink.
-    return bool(mallopt(_TRIM_THRESHOLD, 2**31 - 1) and mallopt(_MMAP_THRESHOLD, 2**30))
+    # Heaps of threads, 64 MB at most, are given back whole unless the pad is larger than they.
+    wanted = {_TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 2**28, _MMAP_THRESHOLD: 2**30}
+    return all([mallopt(name, value) for name, value in wanted.items()])

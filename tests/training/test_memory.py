@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import ROOT
 
 PROGRAM = """
-import ctypes, importlib.util, resource
+import ctypes, importlib.util, resource, threading
 
 spec = importlib.util.spec_from_file_location("memory", "keras_albert/training/memory.py")
 memory = importlib.util.module_from_spec(spec)
@@ -18,19 +18,30 @@ libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 libc.free.argtypes = [ctypes.c_void_p]
 
 
-def faults():
+def faults(megabytes):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(10):
-        block = libc.malloc(100 << 20)
-        ctypes.memset(block, 1, 100 << 20)
+        block = libc.malloc(megabytes << 20)
+        ctypes.memset(block, 1, megabytes << 20)
         libc.free(block)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
-before = faults()
-print(int(memory.keep_freed_memory()))
-faults()
-print(before, faults())
+counts = []
+
+
+def measure(megabytes):
+    before = faults(megabytes)
+    known = memory.keep_freed_memory()
+    faults(megabytes)
+    counts.append((int(known), before, faults(megabytes)))
+
+
+# A thread has heaps of its own; nothing is set yet when it begins.
+thread = threading.Thread(target=measure, args=(40,))
+thread.start()
+thread.join()
+print(*counts[0])
 """
 
 
