@@ -103,3 +103,17 @@ def test_every_package_is_installed():
         if "__pycache__" not in path.parts
     }
     assert set(settings["packages"]) == folders | {"keras_albert_recipes"}
+
+
+@pytest.mark.backend_free
+@pytest.mark.parametrize(("keras_is_there", "asked"), [(True, ""), (True, "1"), (False, "")])
+def test_the_package_is_light_where_it_is_asked_to_be_or_has_no_keras(
+    monkeypatch, keras_is_there, asked
+):
+    from keras_albert import light
+
+    monkeypatch.setenv(light.LIGHT, asked)
+    monkeypatch.setattr(
+        light.importlib.util, "find_spec", lambda name: object() if keras_is_there else None
+    )
+    assert light.is_light() == (bool(asked) or not keras_is_there)

@@ -109,14 +109,14 @@ _GARDEN = "encoder/layer_with_weights-"
 _OWN_POOLER = re.compile(rf"{_GARDEN}(?!4/)\d+/kernel")
 
 
-def _garden(first_block, block, pooler):
+def _garden(projection, block, pooler):
     """An encoder, which counts its layers, and the head that its pretraining stores beside it."""
     return (
         Row(f"{_GARDEN}0/embeddings", TOKENS, "V E"),
         Row(f"{_GARDEN}1/embeddings", POSITIONS, "P E"),
         Row(f"{_GARDEN}2/embeddings", SEGMENTS, "T E"),
         *_norm(_GAMMA_BETA, f"{_GARDEN}3", EMBEDDING_NORM, "E"),
-        *first_block,
+        *projection,
         *_block(
             _KERNEL_BIAS,
             _GAMMA_BETA,

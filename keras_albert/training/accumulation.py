@@ -132,6 +132,11 @@ def micro_batches(batch, count: int):
     return keras.tree.map_structure(divide, batch)
 
 
+def micro_batch(divided, number):
+    """One of what `micro_batches` gave."""
+    return keras.tree.map_structure(lambda leaf: None if leaf is None else leaf[number], divided)
+
+
 def note(model, batch, y_pred, loss):
     """Update the mean loss and the metrics with a micro-batch."""
     x, y, sample_weight = batch
@@ -187,7 +192,7 @@ def torch_step(model, data, count: int):
     divided = micro_batches(batch, count)
     model.zero_grad()
     for number in range(count):
-        x, y, sample_weight = micro = _part(divided, number)
+        x, y, sample_weight = micro = micro_batch(divided, number)
         y_pred = model(x, training=True)
         with whole_step(totals, count * num_processes()):
             loss = model.compute_loss(x, y, y_pred, sample_weight)
@@ -206,7 +211,3 @@ def torch_test_step(model, data, step):
     totals = ddp.all_reduce_sum(weights_of_step(model.loss, sample_weight))
     with whole_step(totals, num_processes()):
         return step(data)
-
-
-def _part(divided, number):
-    return keras.tree.map_structure(lambda leaf: None if leaf is None else leaf[number], divided)

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_albert.training.accumulation import (
+    micro_batch,
     micro_batches,
     note,
     weights_of_step,
@@ -225,12 +226,12 @@ def tensorflow_step(model, data, count: int):
         return grads, [scope.get_current_value(variable) for variable in seeds]
 
     divided = micro_batches(batch, count)
-    grads, values = one(_part(divided, 0), [tf.convert_to_tensor(seed) for seed in seeds])
+    grads, values = one(micro_batch(divided, 0), [tf.convert_to_tensor(seed) for seed in seeds])
     if count > 1:
         used = [place for place, grad in enumerate(grads) if grad is not None]
 
         def more(number, sums, values):
-            new, values = one(_part(divided, number), values)
+            new, values = one(micro_batch(divided, number), values)
             sums = [old + new[place] for old, place in zip(sums, used, strict=True)]
             return number + 1, sums, values
 
@@ -259,10 +260,6 @@ def tensorflow_test_step(model, data, step):
     totals = sum_over_replicas(weights_of_step(model.loss, sample_weight))
     with whole_step(totals, replicas, replicas):
         return _logs(step(data))
-
-
-def _part(divided, number):
-    return keras.tree.map_structure(lambda leaf: None if leaf is None else leaf[number], divided)
 
 
 def summed_gradients(grads):

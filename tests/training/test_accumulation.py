@@ -118,6 +118,8 @@ def test_a_saved_model_keeps_its_loss_and_its_micro_batches(tmp_path):
 
 
 def test_what_is_not_exact_is_refused():
+    with pytest.raises(ValueError, match="`accumulation_steps` of compile must be .*steps=0"):
+        make_model(accumulation_steps=0)
     with pytest.raises(ValueError, match="accumulation_steps=4.*Received: gradient_accum"):
         make_model(optimizer=keras_albert.Lamb(0.1, gradient_accumulation_steps=4))
     with pytest.raises(ValueError, match="accumulation_steps=2"):
