@@ -317,7 +317,7 @@ def test_reading_loads_no_large_library():
     [
         ("nowhere/*.txt", {}, r"No file found for: 'nowhere/\*\.txt'"),
         ([], {}, "empty list"),
-        (["a document"], {}, "pass an iterator"),
+        (["A text of some words."], {}, "pass documents as an iterator"),
         (7, {}, "Received: 7"),
         ({"train": ["One."]}, {}, "dictionary of splits"),
         (iter(["a"]), {"text_field": ""}, "`text_field`.*''"),
