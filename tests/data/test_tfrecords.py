@@ -128,7 +128,6 @@ def test_damage_is_named_with_its_record_and_byte(tmp_path):
         RecordReader([packed])
 
 
-@pytest.mark.backend_free
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow is the oracle")
 @pytest.mark.parametrize("kind", ["", "GZIP"])
 def test_tensorflow_reads_ours_and_we_read_tensorflows(shards, tmp_path, kind):
@@ -256,7 +255,6 @@ def test_googles_file_agrees_with_the_rules_that_wrote_it(google, shared_data):
     assert set(y["sentence"]) == {0, 1}
 
 
-@pytest.mark.backend_free
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow is the oracle")
 def test_googles_file_is_read_as_tensorflow_reads_it(google):
     import tensorflow as tf
