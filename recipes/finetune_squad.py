@@ -115,7 +115,7 @@ def main(arguments=None):
         model = make(settings.dropout)
         monitor = "val_start_accuracy" if args.keep == "best" else None
         history = finetuning.fit(
-            model, settings, train, validation_data=(dev, None), monitor=monitor
+            model, settings, train, count=count, validation_data=(dev, None), monitor=monitor
         )
         windows = model.preprocessor.windows(dev)
         if head == "linear":

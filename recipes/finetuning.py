@@ -152,7 +152,16 @@ def length_of(args, paper, backbone):
 
 
 def fit(
-    model, settings, x, y=None, *, validation_data=None, monitor=None, callbacks=(), **compiling
+    model,
+    settings,
+    x,
+    y=None,
+    *,
+    count=None,
+    validation_data=None,
+    monitor=None,
+    callbacks=(),
+    **compiling,
 ):
     """Compile and fit a model for exactly `settings.steps`; the rate ends at 0.
 
@@ -161,6 +170,7 @@ def fit(
         settings: `Settings`.
         x: see `AlbertTask.fit`; a dataset must know its length.
         y: see `AlbertTask.fit`.
+        count: rows that `x` makes, where that is not one for each example.
         validation_data: see `AlbertTask.fit`.
         monitor: keep the weights of the epoch with the highest `val_...` of this name.
         callbacks: more callbacks, which may add to the logs.
@@ -177,7 +187,7 @@ def fit(
     if monitor is not None:
         callbacks.append(KeepBest(monitor))
     is_dataset = isinstance(x, keras.utils.PyDataset)
-    count = len(x[0] if isinstance(x, tuple) else x)
+    count = count or len(x[0] if isinstance(x, tuple) else x)
     batches = count if is_dataset else -(-count // settings.batch_size)
     fitted = model.fit(
         x,
