@@ -18,11 +18,17 @@ PANELS = (  # title, names in the log, settings of the axis
     ("Loss", ("mlm_loss", "sentence_loss", "loss"), {}),
     ("Accuracy", ("mlm_accuracy", "sentence_accuracy", "accuracy"), {"percent": True}),
     ("Gradient norm, before clipping", ("gradient_norm",), {"log": True}),
+    (
+        "LAMB's trust ratios: least, median, largest",
+        ("trust_ratio_min", "trust_ratio", "trust_ratio_max"),
+        {"log": True},
+    ),
     ("Learning rate", ("learning_rate",), {"plain": True}),
     ("Tokens per second", ("tokens_per_second",), {"zero": True}),
     ("Share of the matrix peak", ("peak_share",), {"zero": True, "percent": True}),
 )
 LABELS = {"mlm": "masked tokens", "sentence": "sentence order"}
+RATIOS = {"trust_ratio_min": "least", "trust_ratio": "median", "trust_ratio_max": "largest"}
 SMOOTHING = 25  # lines of the log in a running median, where there are more than four times as many
 
 
@@ -134,6 +140,8 @@ def running_median(values):
 
 def label_of(name):
     """Which task a number is about, in words; nothing where there is no other."""
+    if name in RATIOS:
+        return RATIOS[name]
     task, _, measure = name.rpartition("_")
     return LABELS.get(task, "sum" if name == "loss" else "")
 

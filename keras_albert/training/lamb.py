@@ -108,12 +108,33 @@ class Lamb(keras.optimizers.Optimizer):
         m, v = self._momentums[index], self._velocities[index]
         self.assign(m, self.beta_1 * m + (1 - self.beta_1) * gradient)
         self.assign(v, self.beta_2 * v + (1 - self.beta_2) * ops.square(gradient))
-        update = m / (ops.sqrt(v) + self.epsilon)
+        weight = ops.convert_to_tensor(variable)
+        update = self._update(index, weight)
         if not self._excluded[index]:
-            weight = ops.convert_to_tensor(variable)
-            update = update + (self.weight_decay or 0.0) * weight
             rate = rate * _trust_ratio(weight, update)
         self.assign_sub(variable, rate * update)
+
+    def _update(self, index, weight):
+        m, v = self._momentums[index], self._velocities[index]
+        update = m / (ops.sqrt(v) + self.epsilon)
+        return update if self._excluded[index] else update + (self.weight_decay or 0.0) * weight
+
+    def trust_ratios(self) -> dict[str, float]:
+        """|w| / |update| of every adapted variable, by its path, as weights and moments now stand.
+
+        A ratio that falls towards 0, or another that grows without end, is a layer about to
+        diverge. `TrainingLog` writes the least, the median and the largest.
+
+        Example:
+        >>> model.optimizer.trust_ratios()["token_embedding/embeddings"]
+        """
+        ratios = {}
+        for index, variable in enumerate(self._trainable_variables):
+            if not self._excluded[index]:
+                weight = ops.stop_gradient(ops.convert_to_tensor(variable))
+                ratio = _trust_ratio(weight, self._update(index, weight))
+                ratios[variable.path] = float(ops.convert_to_numpy(ratio))
+        return ratios
 
     def get_config(self):
         config = super().get_config()

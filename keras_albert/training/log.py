@@ -2,6 +2,7 @@
 
 import json
 import os
+import statistics
 import time
 import warnings
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from keras_albert.arguments import check, check_integers, is_number, is_path
 from keras_albert.training.board import add_to_board, start_board
+from keras_albert.training.lamb import Lamb
 from keras_albert.training.safety import GradientWatch, SkipNonFinite
 from keras_albert.training.throughput import matrix_peak, operations_per_step
 
@@ -22,8 +24,9 @@ class TrainingLog(keras.callbacks.Callback):
 
     Every `every` steps: `step`, `epoch`, `loss` and the metrics, each over the steps since the line
     before (or since the epoch began), `learning_rate`, `gradient_norm` and `skipped` (with
-    `SkipNonFinite`), `tokens_per_second`, `peak_share` (the share of what this device does in a
-    large matrix product, measured once) and `seconds_left`.
+    `SkipNonFinite`), `trust_ratio`, the median over variables, with `_min` and `_max` (with
+    `Lamb`), `tokens_per_second`, `peak_share` (the share of what this device does in a large matrix
+    product, measured once) and `seconds_left`.
     After each epoch: `step`, `epoch` and its validation. When it happens: `event`, `"skipped"` or
     `"spike"`, which is also a warning; see `GradientWatch`.
 
@@ -140,6 +143,7 @@ class TrainingLog(keras.callbacks.Callback):
         if optimizer is not None:
             row["gradient_norm"] = _number(optimizer.gradient_norm)
             row["skipped"] = int(_number(optimizer.skipped))
+        row |= _trust_ratios(model.optimizer)
         (step, started), self._clock = self._clock, (self._step, time.monotonic())
         if self._step > step:
             rate = (self._step - step) / (self._clock[1] - started)
@@ -221,6 +225,21 @@ def _skipping(optimizer):
     while optimizer is not None and not isinstance(optimizer, SkipNonFinite):
         optimizer = getattr(optimizer, "inner_optimizer", None)
     return optimizer
+
+
+def _trust_ratios(optimizer):
+    """What to log of the ratios of the `Lamb` in an optimizer, which others may be around."""
+    while optimizer is not None and not isinstance(optimizer, Lamb):
+        inner = getattr(optimizer, "inner_optimizer", None)
+        optimizer = inner or getattr(optimizer, "inner", None)
+    ratios = list(optimizer.trust_ratios().values()) if optimizer is not None else ()
+    if not ratios:
+        return {}
+    return {
+        "trust_ratio": statistics.median(ratios),
+        "trust_ratio_min": min(ratios),
+        "trust_ratio_max": max(ratios),
+    }
 
 
 def _steps_done(optimizer):

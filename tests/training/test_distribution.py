@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from keras_albert.training.distribution import make_strategy
+from keras_albert.training.log import read_log
 from keras_albert.training.replica_batches import check_divides, fill_up
 from tests.conftest import ROOT
 
@@ -70,7 +71,8 @@ def runs(tmp_path_factory):
     ]
     finish(*workers, start("replicas", folder / "replicas"))
     names = ("replicas-1", "replicas-2", "replicas-4", "replicas-more", "worker-0", "worker-1")
-    return {name: results(folder / name) for name in names}
+    logs = {count: read_log(folder / f"replicas-log-{count}" / "log.jsonl") for count in (1, 2)}
+    return {"logs": logs, **{name: results(folder / name) for name in names}}
 
 
 @tensorflow_only
@@ -83,6 +85,21 @@ def test_replicas_and_micro_batches_take_the_steps_of_one_device(runs, count):
     check_same(several, one)
     assert several[0]["skipped"] == one[0]["skipped"] == 1
     np.testing.assert_allclose(several[0]["norm"], one[0]["norm"], rtol=1e-5)
+
+
+@tensorflow_only
+@pytest.mark.slow
+def test_replicas_predict_and_write_the_log_as_one_device_does(runs):
+    outputs = [runs[f"replicas-{count}"][0]["outputs"] for count in (1, 2)]
+    for expected, found in zip(*outputs, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    one, two = runs["logs"][1], runs["logs"][2]
+    assert [row.get("event") for row in one] == [None, "skipped", None, None]
+    for line, other in zip(one, two, strict=True):
+        assert set(line) == set(other) and {"gradient_norm", "step"} <= set(line)
+        clocks = {"time", "steps_per_second", "tokens_per_second", "seconds_left", "event"}
+        for name in set(line) - clocks:
+            np.testing.assert_allclose(other[name], line[name], rtol=1e-5, err_msg=name)
 
 
 @tensorflow_only
@@ -136,6 +153,7 @@ def test_what_cannot_work_is_refused(runs):
     assert "'auto' or False" in errors["jit"]
     assert "`steps_per_execution` must be 1" in errors["execution"]
     assert "in the `scope()` of one strategy" in errors["other"]
+    assert "use 'mixed_bfloat16'" in errors["float16"]
     assert "2 x 3" in errors["indivisible"] and "Received: 8" in errors["indivisible"]
 
 

@@ -78,6 +78,33 @@ def test_the_norm_of_the_gradient_and_the_rates(tmp_path):
         np.testing.assert_allclose(row["seconds_left"], left)
 
 
+def test_the_trust_ratios_of_lamb(tmp_path):
+    """At a rate of 0 the weights stay, so the ratios follow from the gradients alone."""
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1), keras.layers.Dense(2)])
+    lamb = keras_albert.Lamb(0.0, global_clipnorm=None, exclude=["bias"])
+    model.compile(SkipNonFinite(lamb), lambda y, y_pred: keras.ops.sum(y_pred))
+    a, b = model.get_weights()[0], model.get_weights()[2]
+    rows = fit(tmp_path, model, epochs=1, every=2)
+    moments = [np.zeros_like(w) for w in (a, a, b, b)]
+    ratios = []
+    for step in range(rows[-1]["step"]):
+        x, _, weights = Weighted()[step]
+        weights = weights / len(x)  # one loss over a batch, weighted by each row
+        gradients = (
+            (x.sum(0)[:, None] * b.sum(1)) * weights.sum(),
+            ((x @ a).sum(0)[:, None] * np.ones(2)) * weights.sum(),
+        )
+        ratios = []
+        for n, (w, g) in enumerate(zip((a, b), gradients, strict=True)):
+            m, v = moments[2 * n : 2 * n + 2]
+            m += 0.1 * (g - m)
+            v += 0.001 * (g**2 - v)
+            update = m / (np.sqrt(v) + 1e-6) + 0.01 * w
+            ratios.append(np.linalg.norm(w) / np.linalg.norm(update))
+    found = [rows[-1][f"trust_ratio{which}"] for which in ("_min", "", "_max")]
+    np.testing.assert_allclose(found, [min(ratios), np.mean(ratios), max(ratios)], rtol=1e-4)
+
+
 def test_a_planted_bad_batch_is_skipped_and_reported(tmp_path):
     data = Weighted(bad=4)
     with pytest.warns(UserWarning, match=r"Step 5: skipped \(gradient_norm nan, skipped 1\)"):

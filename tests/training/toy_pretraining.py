@@ -118,15 +118,13 @@ def make_model(dropout=0.0, optimizer=None, **compiled):
     return model
 
 
-def fit(model, data=None, **arguments):
+def fit(model, data=None):
     """Losses and metrics of each step, and the weights in the end.
 
     Without the biases of keys: softmax takes no notice of them, so their gradient is rounding.
     """
     steps = Steps()
-    model.fit(
-        data or Stream(), epochs=1, steps_per_epoch=STEPS, callbacks=[steps], verbose=0, **arguments
-    )
+    model.fit(data or Stream(), steps_per_epoch=STEPS, callbacks=[steps], verbose=0)
     return steps.table(), [to_numpy(w) for w in model.weights if "key/bias" not in w.path]
 
 
@@ -177,8 +175,13 @@ def replicas(output):
         report = {"table": table, "skipped": int(to_numpy(model.optimizer.skipped))}
         report["norm"] = float(to_numpy(model.optimizer.gradient_norm))
         if count < 4:
+            outputs = model.predict(Stream()[0][0], batch_size=5, verbose=0)
+            report["outputs"] = [outputs["mlm"].tolist(), outputs["sentence"].tolist()]
             scores = model.evaluate(Finite(), verbose=0, return_dict=True)
             report["evaluation"] = {name: float(score) for name, score in scores.items()}
+            log = keras_albert.TrainingLog(f"{output}-log-{count}", every=1, peak=0)
+            data = Stream(spoiled=(1,))
+            model.fit(data, steps_per_epoch=STEPS, callbacks=[log], verbose=0)
         save(f"{output}-{count}", report, weights)
     report = {"dropout": dropped_losses(), "errors": refusals()}
     save(f"{output}-more", report, resumed_runs(f"{output}-state"))
@@ -222,11 +225,20 @@ def refusals():
     with strategy.scope():
         model = make_model(accumulation_steps=3)
     scopes = {"other": mirrored(1).scope(), "indivisible": contextlib.nullcontext()}
+
+    def in_float16():
+        keras.config.set_dtype_policy("mixed_float16")
+        try:
+            make_model()
+        finally:
+            keras.config.set_dtype_policy("float32")
+
     calls = {
         "jit": lambda: model.compile(jit_compile=True),
         "execution": lambda: model.compile(steps_per_execution=2),
         "other": model.compile,
         "indivisible": lambda: fit(model),
+        "float16": in_float16,
     }
     errors = {}
     for name, call in calls.items():
