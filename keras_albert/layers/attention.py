@@ -15,6 +15,7 @@ from keras_albert.arguments import (
 )
 from keras_albert.layers.dropout import Dropout
 from keras_albert.layers.initializers import get_initializer
+from keras_albert.layers.shared_products import project
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -37,10 +38,12 @@ class SelfAttention(keras.layers.Layer):
         inputs: (B, S, H), floating point.
         attention_mask: bool (B, T) for keys that may be attended to (T = S), or (B, S, T) for
             pairs of query and key. None attends to everything.
+        positions: int (B, P): the tokens whose output is asked for. The others are keys and values
+            alone, and cost no more than that. None is all.
         training: whether dropout is active.
 
     Returns:
-        (B, S, H) in the compute dtype.
+        (B, S, H), or (B, P, H), in the compute dtype.
 
     Raises:
         ValueError: `num_heads` does not divide H, a rate is outside [0, 1).
@@ -100,20 +103,21 @@ class SelfAttention(keras.layers.Layer):
         )
         self.layer_norm.build(inputs_shape)
 
-    def call(self, inputs, attention_mask=None, training=None):
+    def call(self, inputs, attention_mask=None, positions=None, training=None):
+        asked = inputs if positions is None else take_tokens(inputs, positions)
         # Scaled here, not after the product, which could overflow in float16.
-        q_BSND = self._split_heads(self.query(inputs)) * self.scale
-        k_BTND = self._split_heads(self.key(inputs))
-        v_BTND = self._split_heads(self.value(inputs))
-        mask = None if attention_mask is None else _broadcastable(attention_mask)
+        q_BSND = self._split_heads(project(self.query, asked)) * self.scale
+        k_BTND = self._split_heads(project(self.key, inputs))
+        v_BTND = self._split_heads(project(self.value, inputs))
+        mask = None if attention_mask is None else _broadcastable(attention_mask, positions)
         drops = training and self.attention_dropout > 0
         if drops or not _has_kernel(self.compute_dtype):
             context_BSND = self._attend(q_BSND, k_BTND, v_BTND, mask, training)
         else:
             context_BSND = ops.dot_product_attention(q_BSND, k_BTND, v_BTND, mask=mask, scale=1.0)
-        context = ops.reshape(context_BSND, ops.shape(inputs))
-        output = self.hidden_dropout_layer(self.output_dense(context), training=training)
-        return self.layer_norm(inputs + output)
+        context = ops.reshape(context_BSND, ops.shape(asked))
+        output = self.hidden_dropout_layer(project(self.output_dense, context), training=training)
+        return self.layer_norm(asked + output)
 
     def _split_heads(self, x):
         batch, length = ops.shape(x)[0], ops.shape(x)[1]
@@ -128,8 +132,8 @@ class SelfAttention(keras.layers.Layer):
         weights_BNST = self.attention_dropout_layer(weights_BNST, training=training)
         return ops.einsum("bnst,btnd->bsnd", weights_BNST, v_BTND)
 
-    def compute_output_shape(self, inputs_shape, attention_mask_shape=None):
-        return inputs_shape
+    def compute_output_shape(self, inputs_shape, attention_mask_shape=None, positions_shape=None):
+        return output_shape(inputs_shape, positions_shape)
 
     def get_config(self):
         config = super().get_config()
@@ -154,7 +158,23 @@ def _has_kernel(dtype):
     return jax.default_backend() != "cpu"
 
 
-def _broadcastable(attention_mask):
+def take_tokens(x, positions):
+    """(B, S, ...) at positions (B, P) -> (B, P, ...)."""
+    indices = ops.cast(positions, "int32")
+    indices = ops.expand_dims(indices, tuple(range(2, len(x.shape))))
+    return ops.take_along_axis(x, indices, axis=1)
+
+
+def output_shape(inputs_shape, positions_shape):
+    """The shape of a layer's output that is asked for at positions, which may be None."""
+    if positions_shape is None:
+        return inputs_shape
+    return (inputs_shape[0], positions_shape[1], inputs_shape[2])
+
+
+def _broadcastable(attention_mask, positions):
     """(B, T) -> (B, 1, 1, T) and (B, S, T) -> (B, 1, S, T): the same for every head."""
     mask = ops.cast(attention_mask, "bool")
-    return mask[:, None, None, :] if len(mask.shape) == 2 else mask[:, None, :, :]
+    if len(mask.shape) == 2:
+        return mask[:, None, None, :]
+    return (mask if positions is None else take_tokens(mask, positions))[:, None, :, :]

@@ -1,13 +1,13 @@
 """The encoder: distinct sublayers, owned once, applied in the order of the sharing plan."""
 
 import keras
-from keras import ops
-from keras.src.backend import AutocastScope  # no public name reads a variable without a cast
 
 from keras_albert.arguments import check_booleans, check_positive_numbers
 from keras_albert.layers.activations import get_activation, serialize_activation
-from keras_albert.layers.attention import SelfAttention
+from keras_albert.layers.attention import SelfAttention, output_shape
+from keras_albert.layers.depths import rematerialize, scan, scans
 from keras_albert.layers.feed_forward import FeedForward
+from keras_albert.layers.shared_products import shared_products
 from keras_albert.layers.sharing import sharing_plan
 from keras_albert.layers.transformer_encoder import TransformerEncoder
 
@@ -26,19 +26,23 @@ class EncoderStack(keras.layers.Layer):
         initializer_range: standard deviation of the truncated normal of every kernel.
         remat: whether training keeps only the inputs of the blocks, and computes a block again for
             its gradients (rematerialisation): less memory for a third more operations. Results are
-            the same. XLA for CPUs undoes it under JAX.
+            the same.
 
     Call arguments:
         inputs: (B, S, H), floating point.
         attention_mask: see `SelfAttention`.
+        positions: int (B, P): the tokens whose output is asked for; the last block computes no
+            other. None is all.
         training: whether dropout is active.
-        return_all_layers: return the output of every depth.
+        return_all_layers: return the output of every depth, which goes without `positions`.
 
     Returns:
-        (B, S, H), or a list of `num_layers` of them with `return_all_layers=True`.
+        (B, S, H), (B, P, H) with `positions`, or a list of `num_layers` of (B, S, H) with
+        `return_all_layers=True`.
 
     Raises:
-        ValueError: an argument is out of range (see the sublayers and `sharing_plan`).
+        ValueError: an argument is out of range (see the sublayers and `sharing_plan`), or both
+            `positions` and `return_all_layers` are asked for.
 
     Source: Lan et al. (2020), section 3.1; `transformer_model` of Google's ALBERT.
 
@@ -137,20 +141,53 @@ class EncoderStack(keras.layers.Layer):
             if not block.built:
                 block.build(inputs_shape)
 
-    def call(self, inputs, attention_mask=None, training=None, return_all_layers=False):
-        x, outputs = inputs, []
-        for block in self.blocks:
-            if self.remat and training:
-                x = _rematerialize(block, x, attention_mask)
-            else:
-                x = block(x, attention_mask=attention_mask, training=training)
-            outputs.append(x)
+    def call(
+        self,
+        inputs,
+        attention_mask=None,
+        positions=None,
+        training=None,
+        return_all_layers=False,
+    ):
+        if positions is not None and return_all_layers:
+            raise ValueError(
+                "EncoderStack computes either the tokens at `positions`, or every token of every "
+                "depth. Received: positions and return_all_layers=True"
+            )
+        x, blocks, outputs = inputs, self.blocks, []
+        options = {"attention_mask": attention_mask}
+        # With `return_all_layers` a loss may leave out the last depths.
+        whole = training and not return_all_layers
+        if whole and scans(blocks, x, self.remat):
+            x = scan(blocks[0], x, len(blocks) - 1, self.remat, **options)
+            blocks = blocks[-1:]
+        with shared_products(blocks, x, whole and not self.remat):
+            for number, block in enumerate(blocks, 1):
+                if number == len(blocks):
+                    options["positions"] = positions
+                if self.remat and training:
+                    x = rematerialize(block, x, **options)
+                else:
+                    x = block(x, **options, training=training)
+                outputs.append(x)
         # With inner repetitions, a depth's output is that of its last block.
         return (
             outputs[self.num_inner_repetitions - 1 :: self.num_inner_repetitions]
-            if (return_all_layers)
+            if return_all_layers
             else x
         )
+
+    def compute_output_spec(
+        self,
+        inputs,
+        attention_mask=None,
+        positions=None,
+        training=None,
+        return_all_layers=False,
+    ):
+        shape = output_shape(inputs.shape, None if positions is None else positions.shape)
+        x = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        return [x] * self.num_layers if return_all_layers else x
 
     def get_config(self):
         config = super().get_config()
@@ -171,35 +208,6 @@ class EncoderStack(keras.layers.Layer):
             }
         )
         return config
-
-
-def _rematerialize(block, x, attention_mask):
-    """A training block's output; of its activations, only the inputs are kept.
-
-    The block runs on values alone, weights and states of dropout's generators among them: a closure
-    that draws from the generators would draw other masks when it is computed again. Their new
-    states are assigned outside, once.
-    """
-    others = block.non_trainable_variables
-    frozen = {id(weight) for weight in block.weights}  # the others change: dropout's states
-
-    def compute(x, trainable, states):
-        # The mask is not among the arguments: TensorFlow adds numbers to them.
-        return block.stateless_call(
-            trainable, states, x, attention_mask=attention_mask, training=True
-        )
-
-    # As stored, not in the compute dtype: the depths' gradients of shared weights are then added in
-    # float32, as they are without.
-    with AutocastScope(None):
-        trainable = [variable.value for variable in block.trainable_variables]
-        # Copies: torch's values change in place when they are assigned to.
-        states = [v.value if id(v) in frozen else ops.copy(v) for v in others]
-    x, states = keras.remat(compute)(x, trainable, states)
-    for variable, state in zip(others, states, strict=True):
-        if id(variable) not in frozen:
-            variable.assign(state)
-    return x
 
 
 def _block_name(attention: int, feed_forward: int) -> str:

@@ -6,6 +6,7 @@ from keras_albert.arguments import check_positive_integers, check_positive_numbe
 from keras_albert.layers.activations import get_activation, serialize_activation
 from keras_albert.layers.dropout import Dropout
 from keras_albert.layers.initializers import get_initializer
+from keras_albert.layers.shared_products import project
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -84,7 +85,7 @@ class FeedForward(keras.layers.Layer):
         self.layer_norm.build(inputs_shape)
 
     def call(self, inputs, training=None):
-        output = self.output_dense(self.intermediate_dense(inputs))
+        output = project(self.output_dense, project(self.intermediate_dense, inputs))
         return self.layer_norm(inputs + self.hidden_dropout_layer(output, training=training))
 
     def compute_output_shape(self, inputs_shape):

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_albert.arguments import check, check_positive_numbers
 from keras_albert.layers.activations import get_activation, serialize_activation
+from keras_albert.layers.attention import take_tokens
 from keras_albert.layers.initializers import get_initializer
 
 
@@ -73,7 +74,8 @@ class MaskedLMHead(keras.layers.Layer):
 
     Call arguments:
         sequence_output: (B, S, H).
-        mask_positions: (B, P) integers in [0, S). Padding positions may hold any valid index.
+        mask_positions: (B, P) integers in [0, S). Padding positions may hold any valid index. None
+            where `sequence_output` holds the asked positions alone, P = S.
 
     Returns:
         Logits (B, P, V) in float32.
@@ -133,15 +135,17 @@ class MaskedLMHead(keras.layers.Layer):
             name="bias",
         )
 
-    def call(self, sequence_output, mask_positions):
-        positions = ops.expand_dims(ops.cast(mask_positions, "int32"), -1)
-        x_BPH = ops.take_along_axis(sequence_output, positions, axis=1)
+    def call(self, sequence_output, mask_positions=None):
+        x_BPH = sequence_output
+        if mask_positions is not None:
+            x_BPH = take_tokens(sequence_output, mask_positions)
         x_BPE = self.layer_norm(self.dense(x_BPH))
         logits_BPV = self.token_embedding(x_BPE, reverse=True)
         return ops.cast(logits_BPV, "float32") + self.bias
 
-    def compute_output_spec(self, sequence_output, mask_positions):
-        shape = (*mask_positions.shape, self.token_embedding.input_dim)
+    def compute_output_spec(self, sequence_output, mask_positions=None):
+        asked = sequence_output.shape[:2] if mask_positions is None else mask_positions.shape
+        shape = (*asked, self.token_embedding.input_dim)
         return keras.KerasTensor(shape, dtype="float32")
 
     def get_config(self):

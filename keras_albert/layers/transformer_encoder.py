@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_albert.layers.attention import SelfAttention
+from keras_albert.layers.attention import SelfAttention, output_shape
 from keras_albert.layers.feed_forward import FeedForward
 
 
@@ -19,11 +19,11 @@ class TransformerEncoder(keras.layers.Layer):
 
     Call arguments:
         inputs: (B, S, H), floating point.
-        attention_mask: see `SelfAttention`.
+        attention_mask, positions: see `SelfAttention`.
         training: whether dropout is active.
 
     Returns:
-        (B, S, H) in the compute dtype.
+        (B, S, H), or (B, P, H) with `positions`, in the compute dtype.
 
     Source: Lan et al. (2020), section 3.1; `transformer_model` of Google's ALBERT.
 
@@ -59,12 +59,14 @@ class TransformerEncoder(keras.layers.Layer):
             if not sublayer.built:  # a shared sublayer was built by the first block that has it
                 sublayer.build(inputs_shape)
 
-    def call(self, inputs, attention_mask=None, training=None):
-        x = self.attention(inputs, attention_mask=attention_mask, training=training)
+    def call(self, inputs, attention_mask=None, positions=None, training=None):
+        x = self.attention(
+            inputs, attention_mask=attention_mask, positions=positions, training=training
+        )
         return self.feed_forward(x, training=training)
 
-    def compute_output_shape(self, inputs_shape, attention_mask_shape=None):
-        return inputs_shape
+    def compute_output_shape(self, inputs_shape, attention_mask_shape=None, positions_shape=None):
+        return output_shape(inputs_shape, positions_shape)
 
     def get_config(self):
         config = super().get_config()

@@ -1,8 +1,10 @@
 """AdamW for fine-tuning: Keras' own, with decay left out by patterns that are saved with it."""
 
 import keras
+from keras import ops
 
 from keras_albert.arguments import check, check_positive_numbers, is_number
+from keras_albert.training.in_place import adam_step, move_average, take_off
 from keras_albert.training.optimizer_arguments import (
     Exclusion,
     check_optimizer,
@@ -78,6 +80,20 @@ class AdamW(keras.optimizers.AdamW):
     def apply(self, grads, trainable_variables=None):
         variables = list(trainable_variables or self._trainable_variables)
         super().apply(dense_gradients(grads, variables), trainable_variables)
+
+    def update_step(self, gradient, variable, learning_rate):
+        if keras.backend.backend() != "torch" or self.amsgrad:
+            super().update_step(gradient, variable, learning_rate)
+            return
+        index = self._get_variable_index(variable)
+        m, v = self._momentums[index], self._velocities[index]
+        gradient = ops.cast(gradient, variable.dtype)
+        move_average(self, m, gradient, self.beta_1)
+        move_average(self, v, ops.square(gradient), self.beta_2)
+        step = ops.cast(self.iterations + 1, variable.dtype)
+        corrections = 1 - ops.power(self.beta_1, step), ops.sqrt(1 - ops.power(self.beta_2, step))
+        rate = ops.cast(learning_rate, variable.dtype) * corrections[1] / corrections[0]
+        take_off(self, variable, adam_step(m, v, self.epsilon), rate)
 
     def _use_weight_decay(self, variable):
         return self._var_key(variable) not in self._excluded

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_albert.arguments import is_number
+from keras_albert.training.in_place import adam_step, move_average, take_off
 from keras_albert.training.optimizer_arguments import (
     Exclusion,
     check_optimizer,
@@ -105,18 +106,16 @@ class Lamb(keras.optimizers.Optimizer):
         dtype = variable.dtype
         rate = ops.cast(learning_rate, dtype)
         gradient = ops.cast(gradient, dtype)
-        m, v = self._momentums[index], self._velocities[index]
-        self.assign(m, self.beta_1 * m + (1 - self.beta_1) * gradient)
-        self.assign(v, self.beta_2 * v + (1 - self.beta_2) * ops.square(gradient))
+        move_average(self, self._momentums[index], gradient, self.beta_1)
+        move_average(self, self._velocities[index], ops.square(gradient), self.beta_2)
         weight = ops.convert_to_tensor(variable)
         update = self._update(index, weight)
         if not self._excluded[index]:
             rate = rate * _trust_ratio(weight, update)
-        self.assign_sub(variable, rate * update)
+        take_off(self, variable, update, rate)
 
     def _update(self, index, weight):
-        m, v = self._momentums[index], self._velocities[index]
-        update = m / (ops.sqrt(v) + self.epsilon)
+        update = adam_step(self._momentums[index], self._velocities[index], self.epsilon)
         return update if self._excluded[index] else update + (self.weight_decay or 0.0) * weight
 
     def trust_ratios(self) -> dict[str, float]:

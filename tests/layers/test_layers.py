@@ -191,6 +191,40 @@ def test_stack_applies_its_plan_one_sublayer_after_the_other(x, arguments):
     np.testing.assert_array_equal(to_numpy(last), to_numpy(outputs[-1]))
 
 
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("arguments", [{"sharing": "all"}, {"sharing": "none"}])
+def test_what_is_asked_at_positions_is_what_stands_there(x, arguments, rank):
+    """Outputs, and in training the weights after a step, whichever tokens the last block leaves."""
+    positions = np.array([[0, 3], [5, 5]])
+    mask = np.random.default_rng(2).random((B, S) if rank == 2 else (B, S, S)) < 0.7
+    mask[..., 0] = True
+    rows = np.arange(B)[:, None]
+
+    def trained(remat, asks):
+        keras.utils.set_random_seed(4)
+        encoder = stack(**arguments, remat=remat, initializer_range=0.3)
+        inputs = keras.Input((S, H)), keras.Input(mask.shape[1:], dtype="bool")
+        places = keras.Input((2,), dtype="int32")
+        if asks:
+            outputs = encoder(inputs[0], attention_mask=inputs[1], positions=places)
+        else:
+            outputs = encoder(inputs[0], attention_mask=inputs[1])
+            outputs = layers.attention.take_tokens(outputs, places)
+        assert outputs.shape == (None, 2, H)
+        model = keras.Model([*inputs, places], outputs)
+        model.compile(keras.optimizers.SGD(1.0), "mse")
+        model.train_on_batch([x, mask, positions], np.ones((B, 2, H), "float32"))
+        return encoder, [to_numpy(weight) for weight in model.weights]
+
+    encoder, expected = trained(False, asks=False)
+    whole = to_numpy(encoder(x, attention_mask=mask))
+    some = to_numpy(encoder(x, attention_mask=mask, positions=positions))
+    np.testing.assert_allclose(some, whole[rows, positions], atol=1e-5)
+    for remat in (False, True):
+        for one, other in zip(expected, trained(remat, asks=True)[1], strict=True):
+            np.testing.assert_allclose(other, one, atol=1e-5)
+
+
 def test_distinct_sublayers_start_from_different_values(x):
     encoder = stack(sharing="none")
     encoder(x)
@@ -319,6 +353,12 @@ def test_attention_scores_do_not_overflow_in_float16(rate):
             "input length 4, max_sequence_length=3",
         ),
         (lambda: layers.EncoderStack(4, 2, 8, sharing="x"), "`sharing` must be one of"),
+        (
+            lambda: stack()(
+                np.zeros((B, S, H)), positions=np.zeros((B, 1), int), return_all_layers=True
+            ),
+            "either the tokens at `positions`, or every token",
+        ),
     ],
 )
 def test_wrong_arguments(make, message):

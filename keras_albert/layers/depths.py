@@ -1,0 +1,88 @@
+"""Ways to apply a training block that take less memory or less time than calling it.
+
+A block runs on values alone here, weights and states of dropout's generators among them: a closure
+that draws from the generators would draw other masks when it is computed again, or the same ones at
+every depth. Their new states are assigned outside, once.
+"""
+
+import keras
+from keras import ops
+from keras.src.backend import AutocastScope  # no public name reads a variable without a cast
+
+# Tokens of a batch up to which a scan is faster than a loop. The loop makes a gradient of the
+# weights for each depth and adds them up, which is most of a small step; the scan keeps its
+# activations in stacked arrays, which costs large ones more. Of ALBERT base on two CPU cores.
+_TOKENS_TO_SCAN = 128
+
+
+class PureBlock:
+    """A block of an `EncoderStack` as a function of its values, for training.
+
+    Args:
+        block: a built `TransformerEncoder`.
+        **options: its call arguments but `inputs` and `training`.
+    """
+
+    def __init__(self, block, **options):
+        self.block, self.options = block, options
+        others = block.non_trainable_variables
+        weights = {id(weight) for weight in block.weights}
+        self.frozen = [variable for variable in others if id(variable) in weights]
+        self.generators = [variable for variable in others if id(variable) not in weights]
+        self.order = others
+        # As stored, not in the compute dtype: the depths' gradients of shared weights are then
+        # added in float32, as they are without.
+        with AutocastScope(None):
+            self.trainable = [variable.value for variable in block.trainable_variables]
+            self.fixed = {id(variable): variable.value for variable in self.frozen}
+            # Copies: torch's values change in place when they are assigned to.
+            self.states = [ops.copy(variable) for variable in self.generators]
+
+    def __call__(self, x, trainable, states):
+        """`(output, new states)`."""
+        # The options are not among the arguments: TensorFlow adds numbers to those.
+        moving = dict(zip(map(id, self.generators), states, strict=True))
+        others = [moving.get(id(v), self.fixed.get(id(v))) for v in self.order]
+        x, others = self.block.stateless_call(trainable, others, x, **self.options, training=True)
+        new = dict(zip(map(id, self.order), others, strict=True))
+        return x, [new[id(variable)] for variable in self.generators]
+
+    def assign(self, states):
+        """Move the generators on."""
+        for variable, state in zip(self.generators, states, strict=True):
+            variable.assign(state)
+
+
+def rematerialize(block, x, **options):
+    """A block's output; of its activations, only the inputs are kept."""
+    pure = PureBlock(block, **options)
+    x, states = keras.remat(pure.__call__)(x, pure.trainable, pure.states)
+    pure.assign(states)
+    return x
+
+
+def scans(blocks, x, remat) -> bool:
+    """Whether to scan the blocks of a plan in training.
+
+    That is one block at all depths, on JAX, and few tokens; or rematerialisation, which XLA for
+    CPUs undoes in a loop.
+    """
+    if keras.backend.backend() != "jax" or len(blocks) < 3 or len(set(map(id, blocks))) > 1:
+        return False
+    batch, length = x.shape[:2]
+    return remat or (batch is not None and batch * (length or _TOKENS_TO_SCAN) <= _TOKENS_TO_SCAN)
+
+
+def scan(block, x, count, remat, **options):
+    """The output of `count` depths that share a block, which XLA compiles once."""
+    pure = PureBlock(block, **options)
+
+    def depth(carry, _):
+        x, states = carry
+        return pure(x, pure.trainable, states), None
+
+    if remat:
+        depth = keras.remat(depth)
+    (x, states), _ = ops.scan(depth, (x, pure.states), None, length=count)
+    pure.assign(states)
+    return x
