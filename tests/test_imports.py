@@ -26,7 +26,7 @@ MAY_IMPORT = {
 }
 # At the top of a module; anything else is imported inside the one function that needs it.
 TOP_LEVEL = {
-    "layers": {"keras"},
+    "layers": {"keras", "torch"},  # torch in a module that its backend alone imports
     "training": {"keras", "numpy"},
     "preprocessing": {"keras", "keras_hub", "numpy", "regex"},
     "data": {"keras", "numpy", "rich"},

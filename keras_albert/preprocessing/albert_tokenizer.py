@@ -79,6 +79,7 @@ class AlbertTokenizer(TextTokenizer, keras_hub.tokenizers.SentencePieceTokenizer
         self.lowercase = lowercase
         self.strip_accents = strip_accents
         self.split_digit_commas = split_digit_commas
+        self.built = True  # see AlbertPreprocessor
 
     def set_proto(self, proto):
         """Set the SentencePiece model: a path, its bytes, or `None`."""

@@ -65,6 +65,7 @@ class BertTokenizer(TextTokenizer, keras_hub.tokenizers.WordPieceTokenizer):
         super().__init__(
             vocabulary=vocabulary, lowercase=lowercase, strip_accents=strip_accents, **kwargs
         )
+        self.built = True  # see AlbertPreprocessor
 
     def set_vocabulary(self, vocabulary):
         """Set the vocabulary: a path, an iterable of tokens, or `None`."""

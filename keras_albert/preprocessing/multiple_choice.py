@@ -68,7 +68,6 @@ class AlbertMultipleChoicePreprocessor(AlbertPreprocessor):
         return max(packed_length(segments) for segments in row.segments)
 
     def collate(self, rows, sequence_length):
-        self.build()
         segments = [row.segments for row in rows]
         flat = fit_options(segments, sequence_length)
         x = unfold(self.packer.pack(flat, sequence_length), segments, self.packer.pad_value)

@@ -77,6 +77,7 @@ class SegmentPacker(keras_hub.layers.MultiSegmentPacker):
         self.truncate = truncate
         self.seed = seed
         self._generator = np.random.default_rng(seed)
+        self.built = True  # see AlbertPreprocessor
 
     def call(self, inputs, sequence_length=None):
         if isinstance(inputs, tuple) and len(inputs) > 2:

@@ -15,7 +15,7 @@ from keras_albert.arguments import check
 from keras_albert.preprocessing.packing import SegmentPacker, check_length, check_truncation
 from keras_albert.preprocessing.rows import Row, as_texts, packed_length, rows_of, same_counts
 
-_BUILDING = threading.Lock()
+_MAKING = threading.Lock()
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
@@ -63,16 +63,19 @@ class AlbertPreprocessor(keras_hub.models.Preprocessor):
             tokenizer=tokenizer,
         )
         self.tokenizer = tokenizer
-        self.packer = None
+        self._packer = None
         self.sequence_length = sequence_length
         self.truncate = truncate
+        self.built = True  # JAX's trainer would run a model that has it on every batch, to build it
 
-    def build(self, input_shape=None):
+    @property
+    def packer(self):
+        """The `SegmentPacker` of the tokenizer's special tokens."""
         # Not in the constructor: a saved tokenizer knows its ids once its assets are loaded. Grain
-        # calls a layer from many threads, all of which may find it not yet built.
-        with _BUILDING:
-            if self.packer is None:
-                self.packer = SegmentPacker(
+        # calls a layer from many threads, all of which may find that there is none yet.
+        with _MAKING:
+            if self._packer is None:
+                self._packer = SegmentPacker(
                     self.sequence_length,
                     start_value=self.tokenizer.cls_token_id,
                     end_value=self.tokenizer.sep_token_id,
@@ -80,6 +83,7 @@ class AlbertPreprocessor(keras_hub.models.Preprocessor):
                     truncate=self.truncate,
                     seed=self.seed,
                 )
+            return self._packer
 
     # KerasHub splits a tuple into (x, y) for every layer that names its first argument `x`.
     def call(self, inputs, *labels, y=None, sample_weight=None):
@@ -126,7 +130,6 @@ class AlbertPreprocessor(keras_hub.models.Preprocessor):
 
     def collate(self, rows: list[Row], sequence_length: int):
         """Pack rows into a batch: `x`, `(x, y)` or `(x, y, sample_weight)`, of NumPy arrays."""
-        self.build()
         x = self.packer.pack([row.segments for row in rows], sequence_length)
         return keras.utils.pack_x_y_sample_weight(x, *labels_and_weights(rows))
 

@@ -68,7 +68,6 @@ class AlbertPretrainerPreprocessor(AlbertPreprocessor):
         return self._mask(super().call(inputs, *labels), y, sample_weight)
 
     def collate(self, rows, sequence_length):
-        self.build()
         x = self.packer.pack([row.segments for row in rows], sequence_length)
         return self._mask(x, *labels_and_weights(rows))
 

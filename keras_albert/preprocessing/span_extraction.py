@@ -88,7 +88,6 @@ class AlbertSpanExtractorPreprocessor(AlbertPreprocessor):
         return rows
 
     def collate(self, rows, sequence_length):
-        self.build()
         x = self.packer.pack([row.segments for row in rows], sequence_length)
         labels, weights = labels_and_weights(rows)
         if labels is None:

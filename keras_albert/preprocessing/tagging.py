@@ -86,7 +86,6 @@ class AlbertTokenClassifierPreprocessor(AlbertPreprocessor):
         ]
 
     def collate(self, rows, sequence_length):
-        self.build()
         x = self.packer.pack([row.segments for row in rows], sequence_length)
         if rows[0].label is None:
             return x

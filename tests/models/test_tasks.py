@@ -157,7 +157,6 @@ def test_predictions_stand_in_the_order_of_the_texts_whatever_their_length(token
     alone = np.concatenate([outputs(model, [text]) for text in texts])
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-5)
     for length in (32, 64):  # padded further
-        model.preprocessor.build()
         rows = [row.segments for row in model.preprocessor.encode(texts)]
         padded = model(model.preprocessor.packer.pack(rows, length))
         np.testing.assert_allclose(to_numpy(padded), together, rtol=0, atol=1e-5)
@@ -174,9 +173,21 @@ def test_any_batch_may_be_longer_or_have_more_options_than_the_first_two(tokeniz
     assert chooser(tokenizer).evaluate((contexts, options), [0, 0, 0, 1], batch_size=1, verbose=0)
 
 
+def test_a_batch_is_computed_by_the_compiled_function_alone(tokenizer, monkeypatch):
+    """JAX's trainer calls the model itself while one of its layers is not built."""
+    model = classifier(tokenizer)
+    model.predict_on_batch(TEXTS)
+    calls, call = [], type(model).call
+    monkeypatch.setattr(
+        type(model), "call", lambda self, *args, **kw: calls.append(1) or call(self, *args, **kw)
+    )
+    model.predict_on_batch(TEXTS)
+    assert len(calls) == (keras.backend.backend() == "torch")  # which compiles nothing
+    assert all(layer.built for layer in model._flatten_layers())
+
+
 def test_a_tuple_is_a_pair_and_labels_are_y(tokenizer):
     model = classifier(tokenizer)
-    model.preprocessor.build()
     pairs = model.preprocessor.encode((["good"], ["bad film"]))
     packed = model.preprocessor.collate(pairs, 16)
     assert packed["token_ids"][0, :7].tolist() == [2, 5, 3, 6, 10, 3, 0]
