@@ -17,6 +17,7 @@ COMMANDS = {  # name -> (module, what it does)
     "finetune-squad": ("finetune_squad", "Fine-tune on SQuAD: questions answered from a text."),
     "finetune-race": ("finetune_race", "Fine-tune on RACE: questions with options on a passage."),
     "finetune-swag": ("finetune_swag", "Fine-tune on SWAG: the ending that goes on best."),
+    "early-exit": ("early_exit", "Measure what early exits save: speed against accuracy."),
     "export": ("export", "Export a model for TensorFlow Serving: a server that takes strings."),
     "serve-check": ("serve_check", "Check an export as a server meets it."),
     "benchmark": ("benchmark", "Measure speed on this machine, both sides in one run."),

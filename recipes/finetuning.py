@@ -106,7 +106,7 @@ def load_model(cls, args, paper, **kwargs):
     dropout = paper.dropout if args.dropout is None else args.dropout
     with warnings.catch_warnings():
         # A new head is what fine-tuning means; anything else that is new is worth a warning.
-        warnings.filterwarnings("ignore", message=".*newly initialised: classifier$")
+        warnings.filterwarnings("ignore", message=".*newly initialised: classifier(, exits)?$")
         model = cls.from_preset(
             getattr(args, "start", None) or args.preset,
             hidden_dropout=dropout,

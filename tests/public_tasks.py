@@ -73,6 +73,12 @@ WRONG_TASKS = {
         "num_classes": COUNT,
         "preprocessor": not_a("AlbertPreprocessor"),
         "dropout": RATE,
+        "early_exit": BOOLEAN,
+        "patience": [
+            *((v, "must be None or an integer of at least 1") for v in (0, 1.5, "2", True)),
+            (2, "`patience` needs a trained head"),
+        ],
+        "exit_threshold": ABOVE_0,
         "class_names": NAMES,
         "num_clases": MISSPELT,
     },

@@ -198,6 +198,13 @@ def _copy_rows(old, new, kept) -> None:
 
 def _around(model, backbone, tokenizer, kept):
     """The task model around a new backbone, with the old heads' weights."""
+    old_layers, new_layers = model.backbone.num_layers, backbone.num_layers
+    if getattr(model, "early_exit", False) and new_layers != old_layers:
+        raise ValueError(
+            "A classifier with early exits has a head for every depth, so `num_layers` cannot "
+            "change: change the backbone, and fit a new classifier on it. Received: "
+            f"num_layers={new_layers} for a classifier of {old_layers}"
+        )
     config = model.get_config()
     for name in ("backbone", "preprocessor"):
         config.pop(name, None)

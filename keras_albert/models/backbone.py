@@ -2,6 +2,7 @@
 
 import keras
 import keras_hub
+from keras import ops
 
 from keras_albert.arguments import (
     check_booleans,
@@ -185,6 +186,26 @@ class AlbertBackbone(keras_hub.models.Backbone):
         self.initializer_range = initializer_range
         self.project_embeddings = project_embeddings
         self.remat = remat
+
+    def outputs_at(self, inputs, positions):
+        """The last layer's output at some tokens alone: what a head needs that reads only these.
+
+        It is `sequence_output` there, at less cost: the last block computes no other token.
+
+        Args:
+            inputs: see the class.
+            positions: int (B, P), indices of tokens in [0, S).
+
+        Returns:
+            (B, P, H).
+        """
+        x = self.embedding(inputs["token_ids"], segment_ids=inputs["segment_ids"])
+        return self.encoder(x, attention_mask=inputs["padding_mask"], positions=positions)
+
+    def pooled(self, inputs):
+        """`pooled_output` (B, H) alone, for which the last block computes [CLS] alone."""
+        first = ops.zeros_like(inputs["token_ids"][:, :1])
+        return self.pooler(self.outputs_at(inputs, first))
 
     def enable_lora(self, rank, target_layer_names=None):
         """Freeze the backbone and learn low-rank updates of some of its kernels instead.

@@ -63,7 +63,7 @@ class AlbertMultipleChoice(AlbertTask, keras_hub.models.Task):
             name: keras.Input((None, None), dtype=tensor.dtype, name=name)
             for name, tensor in backbone.input.items()
         }
-        pooled_output = backbone({name: fold(x) for name, x in inputs.items()})["pooled_output"]
+        pooled_output = backbone.pooled({name: fold(x) for name, x in inputs.items()})
         scores = self.classifier(self.classifier_dropout(pooled_output))
         logits = unfold(scores, padding_mask=inputs["padding_mask"])
         compile = kwargs.pop("compile", True)

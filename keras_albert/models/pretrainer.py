@@ -5,6 +5,7 @@ Shapes: B batch, S sequence, P predictions, V vocabulary.
 
 import keras
 import keras_hub
+from keras import ops
 
 from keras_albert.arguments import check_known
 from keras_albert.layers.heads import MaskedLMHead, SentenceOrderHead
@@ -86,14 +87,12 @@ class AlbertPretrainer(AlbertTask, keras_hub.models.Task):
             **backbone.input,
             "mask_positions": keras.Input((None,), dtype="int32", name="mask_positions"),
         }
-        features = backbone(backbone.input)
-        outputs = {
-            "mlm": self.masked_lm_head(
-                features["sequence_output"], mask_positions=inputs["mask_positions"]
-            )
-        }
+        # [CLS] and the tokens to predict: the last block computes no others.
+        first, positions = ops.zeros_like(inputs["token_ids"][:, :1]), inputs["mask_positions"]
+        x_BPH = backbone.outputs_at(inputs, ops.concatenate([first, positions], axis=1))
+        outputs = {"mlm": self.masked_lm_head(x_BPH[:, 1:])}
         if self.sentence_head is not None:
-            outputs["sentence"] = self.sentence_head(features["pooled_output"])
+            outputs["sentence"] = self.sentence_head(backbone.pooler(x_BPH))
         # The functional constructor, not a subclassed model's, sets up the graph; compiling comes
         # last, since it looks at the objective.
         compile = kwargs.pop("compile", True)

@@ -4,6 +4,7 @@ import keras
 import keras_hub
 
 from keras_albert.arguments import check, check_known, check_positive_integers, check_rates
+from keras_albert.models.early_exit import EarlyExit
 from keras_albert.models.labels import (
     add_classifier,
     check_class_labels,
@@ -15,7 +16,7 @@ from keras_albert.preprocessing.preprocessor import AlbertPreprocessor
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
-class AlbertTextClassifier(AlbertTask, keras_hub.models.TextClassifier):
+class AlbertTextClassifier(EarlyExit, AlbertTask, keras_hub.models.TextClassifier):
     """Classification, or regression with `num_classes=1`: dropout and a linear layer on [CLS].
 
     `fit`, `evaluate` and `predict` take strings, or a tuple of two lists for pairs:
@@ -27,18 +28,27 @@ class AlbertTextClassifier(AlbertTask, keras_hub.models.TextClassifier):
         preprocessor: an `AlbertPreprocessor`; None where inputs are token ids.
         dropout: rate of dropout before the linear layer.
         class_names: a name for each class, saved with the model.
+        early_exit: whether every depth has a head, all trained together, so that `predict` may
+            leave out depths; see `patience`.
+        patience: how often on end the heads of an example must agree before it leaves and its last
+            head answers; None computes all depths. It may be set later (`choose_patience`).
+        exit_threshold: of a regression, heads agree where they differ by less than this.
         **kwargs: `name`, `trainable`, `dtype`, `compile`.
 
     Call arguments:
         The backbone's inputs.
 
     Returns:
-        Logits (B, num_classes) in float32; of a regression the number itself.
+        Logits (B, num_classes) in float32; of a regression the number itself. With `early_exit`
+        and `training=True`, those of all depths (B, L, num_classes).
+
+    With `early_exit`, `evaluate` and exports are of all depths, whatever the patience.
 
     Raises:
         ValueError: an argument breaks its rule; `fit` meets a label out of range.
 
-    Source: Devlin et al. (2019), section 4.1; `create_model` of Google's `run_classifier`.
+    Source: Devlin et al. (2019), section 4.1; `create_model` of Google's `run_classifier`;
+    Zhou et al. (2020), "BERT Loses Patience", for the early exits.
 
     Example:
     ```python
@@ -58,12 +68,16 @@ class AlbertTextClassifier(AlbertTask, keras_hub.models.TextClassifier):
         preprocessor=None,
         dropout=0.1,
         class_names=None,
+        early_exit=False,
+        patience=None,
+        exit_threshold=0.1,
         **kwargs,
     ):
         self.check_parts(backbone, preprocessor)
         check_positive_integers("AlbertTextClassifier", num_classes=num_classes)
         check_rates("AlbertTextClassifier", dropout=dropout)
         check_class_names("AlbertTextClassifier", class_names, num_classes)
+        self.check_exits("AlbertTextClassifier", early_exit, patience, exit_threshold, backbone)
         check_known("AlbertTextClassifier", kwargs, ("name", "trainable", "dtype", "compile"))
 
         # === Layers ===
@@ -72,7 +86,7 @@ class AlbertTextClassifier(AlbertTask, keras_hub.models.TextClassifier):
         add_classifier(self, backbone, num_classes, dropout)
 
         # === Graph ===
-        pooled_output = backbone(backbone.input)["pooled_output"]
+        pooled_output = backbone.pooled(backbone.input)
         logits = classify(self, pooled_output)
         compile = kwargs.pop("compile", True)
         super().__init__(inputs=backbone.input, outputs=logits, compile=False, **kwargs)
@@ -81,6 +95,11 @@ class AlbertTextClassifier(AlbertTask, keras_hub.models.TextClassifier):
         self.num_classes = num_classes
         self.dropout = dropout
         self.class_names = None if class_names is None else list(class_names)
+        self.early_exit = early_exit
+        self.exit_threshold = exit_threshold
+        self.patience = patience
+        if early_exit:
+            self.add_exits()
         if compile:
             self.compile()
 
@@ -136,6 +155,9 @@ class AlbertTextClassifier(AlbertTask, keras_hub.models.TextClassifier):
                 "num_classes": self.num_classes,
                 "dropout": self.dropout,
                 "class_names": self.class_names,
+                "early_exit": self.early_exit,
+                "patience": self.patience,
+                "exit_threshold": self.exit_threshold,
             }
         )
         return config
