@@ -5,6 +5,7 @@
     keras-albert benchmark memory --gigabytes 2 # peak memory of preparing so much text
     keras-albert benchmark remat                # memory of a training step, recomputing or not
     keras-albert benchmark serving              # time, size and accuracy of every kind of export
+    keras-albert benchmark peers                # beside transformers, KerasHub and ONNX
 
 Rates are tokens for each second of processor time, of one core: other programs on the machine
 change them little. `data` compares batches with transformers' whole-word collator, where that is
@@ -39,6 +40,10 @@ def main(arguments=None):
         from keras_albert_recipes import benchmark_serving
 
         return benchmark_serving.main(arguments[1:])
+    if arguments[:1] == ["peers"]:
+        from keras_albert_recipes import benchmark_peers
+
+        return benchmark_peers.main(arguments[1:])
     args = parse(arguments)
     {"data": data, "memory": memory, "remat": training_memory.compare}[args.what](args)
 

@@ -1,0 +1,134 @@
+"""The measurements of `keras-albert benchmark peers` that start processes for every number."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from keras_albert_recipes import training_memory
+from keras_albert_recipes.benchmark_cases import OWN, masked, operations
+from keras_albert_recipes.benchmark_workers import SideFailed, environment, rounds
+
+START_SHAPE = (1, 32)  # examples and tokens of the first batch
+MEMORY_SHAPES = ((8, 128), (2, 512))
+SIZES_SHAPE = (1, 128)  # few tokens, so that the largest fits into memory
+REFERENCE = "bert_large_uncased"
+PAPER = {  # Lan et al. (2020), Table 2: speed of training relative to BERT-large
+    "bert_base_uncased": 4.7,
+    "bert_large_uncased": 1.0,
+    "albert_base_v2": 5.6,
+    "albert_large_v2": 1.7,
+    "albert_xlarge_v2": 0.6,
+    "albert_xxlarge_v2": 0.3,
+}
+EVENTS = {
+    "imported": "import",
+    "predicted": "first prediction",
+    "trained": "first training step",
+}
+
+
+def start(run):
+    """Seconds from the start of a process, one process for each number of layers and repeat."""
+    rows, length = START_SHAPE
+    sides = [side for side in run.args.sides if not side.endswith("-onnx")]
+    for depth in run.args.start_depths:
+        name = f"{rows} x {length} tokens, {depth} layers"
+        if run.is_over([f"start: {name}"]):
+            continue
+        found = {event: {side: [] for side in sides} for event in EVENTS}
+        for number in range(run.args.start_repeats):
+            first = number % len(sides)
+            for side in sides[first:] + sides[:first]:
+                folder = str(run.folder / f"classifier-{depth}")
+                spec = {"task": "start", "model": "classifier", "folder": folder}
+                began = time.time()
+                with run.open(side, {**spec, "batch": rows, "length": length}) as worker:
+                    answer = worker.answer()
+                for event in EVENTS:
+                    found[event][side].append(answer[event] - began)
+        for event, title in EVENTS.items():
+            run.add("start", f"{title}, {name}", found[event])
+
+
+def memory(run):
+    """MB that a training step takes beyond what stands in memory between steps."""
+    offered = (*OWN, "transformers") if run.asked_for else ("keras_albert-torch", "transformers")
+    sides = [side for side in run.args.sides if side in offered]
+    for rows, length in MEMORY_SHAPES:
+        name = f"training step, {rows} x {length} tokens, beyond weights and optimizer"
+        if run.is_over([f"memory: {name}"]):
+            continue
+        found, times = {}, {}
+        for side in sides:
+            # transformers 5 raises for ALBERT: it has no activation checkpointing of it.
+            for remat in (False, True) if side in OWN else (False,):
+                task = {"length": length, "batch_size": rows, "remat": remat}
+                label = side + (", remat" if remat else "")
+                answer = memory_of(run, side, task)
+                found[label], times[label] = [answer["step_mb"]], [answer["seconds"]]
+        run.add("memory", name, found, unit="MB", seconds=times)
+
+
+def memory_of(run, side, task):
+    """The measurement of one process."""
+    variables = {**environment(side, run.args.threads, run.args.dtype), **training_memory.GIVE_BACK}
+    if side == "transformers":
+        layers = run.found["sizes"][run.args.preset]["num_layers"]
+        model = {"model": "pretrainer", "folder": str(run.folder / f"pretrainer-{layers}")}
+        module, spec = "benchmark_sides", run.spec(side, {"task": "memory", **model, **task})
+    else:
+        jit = {"auto": None, "yes": True, "no": False}[run.args.jit]
+        module, spec = "training_memory", {"preset": run.args.preset, "jit": jit, **task}
+    process = subprocess.run(
+        [sys.executable, "-m", f"keras_albert_recipes.{module}", json.dumps(spec)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+    )
+    if process.returncode:
+        raise SideFailed(f"{side}: {process.stderr.strip().splitlines()[-1]}")
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def sizes(run):
+    """Each size beside BERT-large, in rounds of the two: no more are in memory at a time."""
+    side = next((s for s in run.args.sides if s in OWN), None)
+    if side is None:
+        raise ValueError(f"`sizes` must have one of {OWN}. Received: sides={run.args.sides}")
+    rows, length = SIZES_SHAPE
+    found = {train: {REFERENCE: []} for train in (True, False)}
+    ratios = {train: {REFERENCE: [1.0]} for train in (True, False)}
+    with run.open(side, {"model": "pretrainer", "preset": REFERENCE}) as reference:
+        reference.answer()
+        for size in run.args.sizes:
+            if size == REFERENCE or run.is_over([f"sizes: {size}"]):
+                continue
+            with run.open(side, {"model": "pretrainer", "preset": size}) as worker:
+                worker.answer()
+                for train in found:
+                    workload = {"train": train, "batch": rows, "length": length}
+                    lanes = {REFERENCE: (reference, workload, 1.0), size: (worker, workload, 1.0)}
+                    rounds(lanes, 1)  # the first compiles
+                    seconds = rounds(lanes, run.args.repeats)
+                    found[train][REFERENCE] += seconds[REFERENCE]
+                    found[train][size] = seconds[size]
+                    pairs = zip(seconds[REFERENCE], seconds[size], strict=True)
+                    ratios[train][size] = [large / small for large, small in pairs]
+    for train, values in found.items():
+        if not values[REFERENCE]:
+            continue
+        predictions = masked(length)
+        needed = {
+            size: operations(run.found["sizes"][size], rows, length, predictions, train)
+            for size in values
+        }
+        name = f"{'training step' if train else 'prediction'}, {rows} x {length} tokens, {side}"
+        run.add(
+            "sizes",
+            name,
+            values,
+            operations=needed,
+            relative={"to": REFERENCE, "values": ratios[train], "paper": PAPER if train else {}},
+        )
