@@ -4,8 +4,8 @@ The architecture is small and fixed, so the graph is written rather than traced:
 any backend, with open batch and length, and with every weight stored once, however many depths
 apply it. `onnx_heads.py` has the heads.
 
-Imported only where `onnx` is installed. Shapes: B batch, S sequence, N heads, D width of a head,
-H = N * D hidden, E embedding.
+Imported only where `onnx` is installed. Shapes: B batch, S sequence, Q tokens of it that are asked
+for, N heads, D width of a head, H = N * D hidden, E embedding.
 """
 
 import keras
@@ -81,17 +81,21 @@ class AlbertGraph(Nodes):
             return x_BSE
         return self.dense(x_BSE, layer.projection, "embedding/projection")
 
-    def encode(self, backbone, x) -> list[str]:
-        """Ids to the output (B, S, H) of every depth."""
+    def encode(self, backbone, x, first=False) -> list[str]:
+        """Ids to each depth's output (B, S, H); with `first`, the last one's of [CLS] alone."""
         depth_BSH = self.embed(backbone, x)
         is_token_BS = self.add("Cast", x["padding_mask"], to=1)
         is_padding_BS = self.add("Sub", self.constant(1, "float32"), is_token_BS)
         masked_BS = self.add("Mul", is_padding_BS, self.constant(MASKED, "float32"))
         mask_B11S = self.add("Unsqueeze", masked_BS, self.constant([1, 2]))
         depths = []
-        for index, block in enumerate(backbone.encoder.blocks):
+        blocks = backbone.encoder.blocks
+        for index, block in enumerate(blocks):
             self.scope = f"depth_{index}/attention"
-            depth_BSH = self.attend(depth_BSH, block.attention, mask_B11S)
+            asked = depth_BSH
+            if first and index == len(blocks) - 1:
+                asked = self.add("Slice", depth_BSH, *map(self.constant, ([0], [1], [1])))
+            depth_BSH = self.attend(depth_BSH, block.attention, mask_B11S, asked)
             self.scope = f"depth_{index}/feed_forward"
             depth_BSH = self.feed_forward(depth_BSH, block.feed_forward)
             depths.append(depth_BSH)
@@ -99,25 +103,26 @@ class AlbertGraph(Nodes):
         step = backbone.num_inner_repetitions
         return depths[step - 1 :: step]
 
-    def attend(self, x_BSH, layer, mask_B11S) -> str:
-        """The attention sublayer."""
+    def attend(self, x_BSH, layer, mask_B11S, asked_BQH) -> str:
+        """The attention sublayer, for the tokens that are asked: (B, Q, H)."""
         width = layer.hidden_dim // layer.num_heads
         split = self.constant([0, 0, layer.num_heads, width])
 
         def heads(name, order):
-            projected = self.dense(x_BSH, getattr(layer, name), f"{layer.name}/{name}")
+            x = asked_BQH if name == "query" else x_BSH
+            projected = self.dense(x, getattr(layer, name), f"{layer.name}/{name}")
             return self.add("Transpose", self.add("Reshape", projected, split), perm=order)
 
-        q_BNSD = heads("query", [0, 2, 1, 3])
+        q_BNQD = heads("query", [0, 2, 1, 3])
         k_BNDS = heads("key", [0, 2, 3, 1])
         v_BNSD = heads("value", [0, 2, 1, 3])
-        q_BNSD = self.add("Mul", q_BNSD, self.constant(layer.scale, "float32"))
-        scores_BNSS = self.add("Add", self.add("MatMul", q_BNSD, k_BNDS), mask_B11S)
-        context_BNSD = self.add("MatMul", self.add("Softmax", scores_BNSS, axis=-1), v_BNSD)
-        context_BSND = self.add("Transpose", context_BNSD, perm=[0, 2, 1, 3])
-        context_BSH = self.add("Reshape", context_BSND, self.constant([0, 0, layer.hidden_dim]))
-        output = self.dense(context_BSH, layer.output_dense, f"{layer.name}/output")
-        return self.norm(self.add("Add", x_BSH, output), layer.layer_norm, f"{layer.name}/norm")
+        q_BNQD = self.add("Mul", q_BNQD, self.constant(layer.scale, "float32"))
+        scores_BNQS = self.add("Add", self.add("MatMul", q_BNQD, k_BNDS), mask_B11S)
+        context_BNQD = self.add("MatMul", self.add("Softmax", scores_BNQS, axis=-1), v_BNSD)
+        context_BQND = self.add("Transpose", context_BNQD, perm=[0, 2, 1, 3])
+        context_BQH = self.add("Reshape", context_BQND, self.constant([0, 0, layer.hidden_dim]))
+        output = self.dense(context_BQH, layer.output_dense, f"{layer.name}/output")
+        return self.norm(self.add("Add", asked_BQH, output), layer.layer_norm, f"{layer.name}/norm")
 
     def feed_forward(self, x_BSH, layer) -> str:
         """The feed-forward sublayer."""

@@ -39,7 +39,7 @@ def make_model(model, metadata, half=False):
 
 def classify(graph, model):
     """`logits` (B, C), or of a regression `value` (B,)."""
-    pooled = graph.pool(model.backbone, encoded(graph, model)[-1])
+    pooled = graph.pool(model.backbone, encoded(graph, model, first=True)[-1])
     graph.scope = "head"
     logits = graph.dense(pooled, model.classifier, "head/classifier")
     if model.num_classes == 1:
@@ -64,7 +64,7 @@ def choose(graph, model):
     length = graph.add("Shape", "token_ids", start=2)
     flat = graph.add("Concat", rows, length, axis=0)
     x = {name: graph.add("Reshape", name, flat, allowzero=1) for name in INPUTS}
-    pooled = graph.pool(model.backbone, encoded(graph, model, x)[-1])
+    pooled = graph.pool(model.backbone, encoded(graph, model, x, first=True)[-1])
     graph.scope = "head"
     scores = graph.dense(pooled, model.classifier, "head/classifier")
     options = graph.add("Shape", "token_ids", end=2)
@@ -233,9 +233,9 @@ def inputs_of(graph, model, x=None, least=1):
     return graph.fit(x, model.backbone.max_sequence_length, least)
 
 
-def encoded(graph, model, x=None):
-    """The outputs of all depths."""
-    return graph.encode(model.backbone, inputs_of(graph, model, x))
+def encoded(graph, model, x=None, first=False):
+    """The outputs of all depths; see `AlbertGraph.encode`."""
+    return graph.encode(model.backbone, inputs_of(graph, model, x), first)
 
 
 def at(graph, x_BSH, positions_BP):
