@@ -5,8 +5,8 @@
 
 On a CPU it is resident memory, on a GPU what the backend's allocator says. The second step is
 measured, so that compiling does not count; what stands there between steps (the program, weights,
-LAMB's moments) is taken off, and what remains are activations and gradients. JAX keeps on a CPU what
-a step took: there, what stands before the first step is taken off, and the program's code remains.
+LAMB's moments) is taken off, and what remains are activations and gradients. JAX keeps on a CPU
+what a step took: there, what stands before the first step is taken off, and its program remains.
 """
 
 import json
