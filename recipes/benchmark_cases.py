@@ -128,13 +128,13 @@ def examples(what, name, train, args, config, found):
     )
 
 
-PADDINGS = {"arrival": "as they come", "fixed": "to the limit"}
+PADDINGS = {"arrival": "as they come", "fixed": "to the limit", "packed": "packed"}
 
 
 def paddings(side):
     """How a side's users pad: its own way, or the ways that there are."""
     if side.startswith("keras_albert"):
-        return ["sorted"]
+        return ["sorted"] if side.endswith("-onnx") else ["sorted", "packed"]
     if side.startswith("keras_hub"):
         return ["fixed"]
     return ["arrival", "fixed"] if side == "transformers" else ["arrival"]

@@ -51,13 +51,14 @@ class KerasSide(Side):
 
         rows = self.rows(workload["examples"])
         _, _, size = self.examples(workload["examples"])
+        packing = workload["padding"] == "packed"
 
         def fit():
-            batches = ExampleBatches(self.model, rows, size, shuffle=True)
+            batches = ExampleBatches(self.model, rows, size, shuffle=True, packing=packing)
             self.model.fit(batches, epochs=1, verbose=0)
 
         def predict():
-            self.model.predict_rows(rows, size, verbose=0)
+            self.model.predict_rows(rows, size, packing=packing, verbose=0)
 
         return fit if workload["train"] else predict
 

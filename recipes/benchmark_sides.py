@@ -7,8 +7,9 @@ its standard input, runs a workload once and answers with the seconds that it to
 when numbers are on the host. Lines are JSON, both ways.
 
 A workload is a step on one batch (`batch` x `length` tokens), or a pass over a list of examples
-(`examples`), as a user of that side would make it: here sorted by length, in transformers padded to
-the longest of a batch (`arrival`) or to a fixed length (`fixed`), in KerasHub to a fixed length.
+(`examples`), as a user of that side would make it: here sorted by length or packed into rows, in
+transformers padded to the longest of a batch (`arrival`) or to a fixed length (`fixed`), as in
+KerasHub.
 Of a fixed length the first batch alone is computed, since every batch then costs the same.
 """
 

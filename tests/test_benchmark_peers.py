@@ -1,6 +1,7 @@
 """Oracles: operations counted by hand and by the package, transformers' outputs, planted faults."""
 
 import dataclasses
+import itertools
 import json
 import types
 
@@ -251,9 +252,9 @@ def test_each_side_computes_each_example_once(tmp_path, monkeypatch):
         return collate(rows, length)
 
     monkeypatch.setattr(ours.model, "collate", record)
-    for train in (False, True):
+    for train, padding in itertools.product((False, True), ("sorted", "packed")):
         seen.clear()
-        workload = {"train": train, "examples": "SST-2", "padding": "sorted"}
+        workload = {"train": train, "examples": "SST-2", "padding": padding}
         benchmark_sides.make_workload(ours, workload)()
         rows = {id(row): row for rows, _ in seen for row in rows}.values()
         assert sorted(len(row.segments[0]) + 2 for row in rows) == sorted(expected)

@@ -36,6 +36,7 @@ class FactorizedEmbedding(keras.layers.Layer):
     Call arguments:
         token_ids: (B, S) integers in [0, V).
         segment_ids: (B, S) integers in [0, num_segments).
+        position_ids: (B, S) integers in [0, max_sequence_length); None counts from 0.
         training: whether dropout is active.
 
     Returns:
@@ -142,7 +143,7 @@ class FactorizedEmbedding(keras.layers.Layer):
     def _make_initializer(self):
         return keras.initializers.TruncatedNormal(stddev=self.initializer_range)
 
-    def build(self, token_ids_shape, segment_ids_shape=None):
+    def build(self, token_ids_shape, segment_ids_shape=None, position_ids_shape=None):
         self.token_embedding.build(token_ids_shape)
         self.position_embedding.build(token_ids_shape)
         self.segment_embedding.build(token_ids_shape)
@@ -151,9 +152,9 @@ class FactorizedEmbedding(keras.layers.Layer):
         if self.projection is not None:
             self.projection.build(embedded_shape)
 
-    def embed(self, token_ids, segment_ids, training=None):
+    def embed(self, token_ids, segment_ids, position_ids=None, training=None):
         """The embedding before the projection: (B, S, E)."""
-        length = token_ids.shape[1]
+        length = token_ids.shape[1] if position_ids is None else None
         if length is not None and length > self.max_sequence_length:
             raise ValueError(
                 "The input is longer than the model has positions: truncate it, or make the model "
@@ -161,15 +162,19 @@ class FactorizedEmbedding(keras.layers.Layer):
                 f"max_sequence_length={self.max_sequence_length}"
             )
         x_BSE = self.token_embedding(token_ids)
-        x_BSE += self.position_embedding(ops.arange(ops.shape(token_ids)[1]))
+        if position_ids is None:
+            position_ids = ops.arange(ops.shape(token_ids)[1])
+        x_BSE += self.position_embedding(position_ids)
         x_BSE += self.segment_embedding(segment_ids)
         return self.dropout_layer(self.layer_norm(x_BSE), training=training)
 
-    def call(self, token_ids, segment_ids, training=None):
-        x_BSE = self.embed(token_ids, segment_ids, training=training)
+    def call(self, token_ids, segment_ids, position_ids=None, training=None):
+        x_BSE = self.embed(token_ids, segment_ids, position_ids, training=training)
         return x_BSE if self.projection is None else self.projection(x_BSE)
 
-    def compute_output_shape(self, token_ids_shape, segment_ids_shape=None):
+    def compute_output_shape(
+        self, token_ids_shape, segment_ids_shape=None, position_ids_shape=None
+    ):
         return (*token_ids_shape, self.hidden_dim)
 
     def get_config(self):

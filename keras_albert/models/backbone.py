@@ -187,20 +187,32 @@ class AlbertBackbone(keras_hub.models.Backbone):
         self.project_embeddings = project_embeddings
         self.remat = remat
 
-    def outputs_at(self, inputs, positions):
+    def outputs_at(self, inputs, positions, training=None):
         """The last layer's output at some tokens alone: what a head needs that reads only these.
 
         It is `sequence_output` there, at less cost: the last block computes no other token.
 
         Args:
-            inputs: see the class.
+            inputs: see the class; or rows of several texts, as
+                `keras_albert.preprocessing.packed_rows.pack_texts` makes them.
             positions: int (B, P), indices of tokens in [0, S).
+            training: whether dropout is active.
 
         Returns:
             (B, P, H).
         """
-        x = self.embedding(inputs["token_ids"], segment_ids=inputs["segment_ids"])
-        return self.encoder(x, attention_mask=inputs["padding_mask"], positions=positions)
+        x = self.embedding(
+            inputs["token_ids"],
+            segment_ids=inputs["segment_ids"],
+            position_ids=inputs.get("position_ids"),
+            training=training,
+        )
+        mask = inputs["padding_mask"]
+        if "text_ids" in inputs:
+            texts = inputs["text_ids"]
+            # Padding is text 0, and attends to itself.
+            mask = ops.equal(texts[:, :, None], texts[:, None, :])
+        return self.encoder(x, attention_mask=mask, positions=positions, training=training)
 
     def pooled(self, inputs):
         """`pooled_output` (B, H) alone, for which the last block computes [CLS] alone."""

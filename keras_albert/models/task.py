@@ -29,6 +29,7 @@ class AlbertTask(WholeSteps, SavedTask):
     backbone_cls = AlbertBackbone
     uses_pooler = True
     same_length = False  # whether outputs have an axis S, along which Keras would join batches
+    packs = False  # whether the model takes rows of several texts
 
     @classmethod
     def check_parts(cls, backbone, preprocessor) -> None:
@@ -136,6 +137,7 @@ class AlbertTask(WholeSteps, SavedTask):
         validation_data=None,
         validation_split=0.0,
         shuffle=True,
+        packing=False,
         **kwargs,
     ):
         """Train on raw examples, on model inputs or on a dataset; as `keras.Model.fit`.
@@ -150,6 +152,8 @@ class AlbertTask(WholeSteps, SavedTask):
             validation_data: `(x, y)`, `(x, y, sample_weight)`, or a dataset.
             validation_split: share of the raw examples, from the end, to validate on.
             shuffle: whether raw examples come in a new order every epoch.
+            packing: whether to put several raw texts into one row, of a classifier: the same
+                results with less padding, and batches that are drawn whatever the length.
             **kwargs: see `keras.Model.fit`.
 
         Returns:
@@ -160,7 +164,8 @@ class AlbertTask(WholeSteps, SavedTask):
         """
         if batch_size is not None:
             check_positive_integers("fit", batch_size=batch_size)
-        check_booleans("fit", shuffle=shuffle)
+        check_booleans("fit", shuffle=shuffle, packing=packing)
+        self.check_packing(packing, x)
         check("fit", "in [0, 1)", lambda share: 0 <= share < 1, validation_split=validation_split)
         if x is None or isinstance(x, (int, float)):
             raise ValueError(f"`x` must be {self.takes}, or a dataset. Received: x={x!r}")
@@ -185,16 +190,16 @@ class AlbertTask(WholeSteps, SavedTask):
                         f"Received: {validation_split}, of {len(rows)} examples"
                     )
                 rows, held_out = rows[:count], rows[count:]
-                validation_data = self._batches(held_out, batch_size)
+                validation_data = self._batches(held_out, batch_size, packing=packing)
             seed = int(np.random.randint(2**31))  # follows `keras.utils.set_random_seed`
-            x = self._batches(rows, batch_size, shuffle=shuffle, seed=seed)
+            x = self._batches(rows, batch_size, shuffle=shuffle, seed=seed, packing=packing)
             y = sample_weight = batch_size = None
             shuffle = False  # it shuffles itself
         if isinstance(validation_data, (tuple, list)):
             vx, vy, weight = keras.utils.unpack_x_y_sample_weight(tuple(validation_data))
             if is_raw(vx):
                 rows = self._encode(vx, vy, weight, labelled=True)
-                validation_data = self._batches(rows, batch_size)
+                validation_data = self._batches(rows, batch_size, packing=packing)
         self._start_run(x, batch_size, kwargs)
         self.start_processes(x)
         if is_dataset_of_texts(x):
@@ -225,11 +230,14 @@ class AlbertTask(WholeSteps, SavedTask):
         with self.scope():
             self._compile_with(optimizer=optimizer)
 
-    def evaluate(self, x=None, y=None, batch_size=None, *, sample_weight=None, **kwargs):
+    def evaluate(
+        self, x=None, y=None, batch_size=None, *, sample_weight=None, packing=False, **kwargs
+    ):
         """Losses and metrics on what `fit` takes; as `keras.Model.evaluate`."""
+        self.check_packing(packing, x)
         if is_raw(x):
             rows = self._encode(x, y, sample_weight, labelled=True)
-            batches = self.in_replicas(self._batches(rows, batch_size))
+            batches = self.in_replicas(self._batches(rows, batch_size, packing=packing))
             return keras.Model.evaluate(self, batches, **kwargs)
         owner = super() if is_dataset_of_texts(x) else None
         if owner is not None and not kwargs.get("_use_cached_eval_dataset"):
@@ -238,20 +246,22 @@ class AlbertTask(WholeSteps, SavedTask):
             x = self.in_replicas(x, batch_size or _BATCH_SIZE)
         return keras.Model.evaluate(self, x, y, batch_size, sample_weight=sample_weight, **kwargs)
 
-    def predict(self, x, batch_size=None, **kwargs):
+    def predict(self, x, batch_size=None, *, packing=False, **kwargs):
         """The model's outputs for what `fit` takes, in the order of `x`; see `keras.Model`.
 
-        Raw examples are computed by length, the long together and the short together.
+        Raw examples are computed by length, the long together and the short together; with
+        `packing`, a classifier's are put together into rows.
         """
+        self.check_packing(packing, x)
         if is_raw(x):
-            return self.predict_rows(self._encode(x), batch_size, **kwargs)
+            return self.predict_rows(self._encode(x), batch_size, packing=packing, **kwargs)
         if is_dataset_of_texts(x):
             return super().predict(x, batch_size, **kwargs)
         return keras.Model.predict(self, x, batch_size, **kwargs)
 
-    def predict_rows(self, rows, batch_size=None, **kwargs):
+    def predict_rows(self, rows, batch_size=None, *, packing=False, **kwargs):
         """The outputs for rows that the preprocessor has encoded, in their order."""
-        batches = self._batches(rows, batch_size, same_length=self.same_length)
+        batches = self._batches(rows, batch_size, same_length=self.same_length, packing=packing)
         outputs = keras.Model.predict(self, for_keras(batches), **kwargs)
         places = np.argsort(batches.order)
         return keras.tree.map_structure(lambda output: output[places], outputs)
@@ -294,6 +304,26 @@ class AlbertTask(WholeSteps, SavedTask):
 
     def check_labels(self, rows) -> None:
         """Raise a `ValueError` for a label that the model has no output for."""
+
+    def check_packing(self, packing, x) -> None:
+        """Raise a `ValueError` where texts are to be packed that cannot be."""
+        if not packing:
+            return
+        if not self.packs:
+            raise ValueError(
+                "`packing` puts several texts into one row, which an AlbertTextClassifier without "
+                f"early exits can tell apart. Received: packing=True of {type(self).__name__}"
+            )
+        if not is_raw(x):
+            raise ValueError(
+                "`packing` is of raw texts: model inputs are rows already, and a dataset is a "
+                f"`PyDataset` or has a pipeline. Received: packing=True and {type(x).__name__}"
+            )
+        if self.parts > 1:
+            raise ValueError(
+                "A packed batch cannot be cut into equal parts: leave out `packing`, or train on "
+                f"one device without `accumulation_steps`. Received: {self.parts} parts"
+            )
 
     def _batches(self, rows, batch_size, **kwargs):
         return ExampleBatches(self, rows, batch_size or _BATCH_SIZE, **kwargs)

@@ -2,6 +2,7 @@
 
 import keras
 import keras_hub
+from keras import ops
 
 from keras_albert.arguments import check, check_known, check_positive_integers, check_rates
 from keras_albert.models.early_exit import EarlyExit
@@ -102,6 +103,22 @@ class AlbertTextClassifier(EarlyExit, AlbertTask, keras_hub.models.TextClassifie
             self.add_exits()
         if compile:
             self.compile()
+
+    @property
+    def packs(self):
+        """Whether the model takes rows of several texts: not where they leave one by one."""
+        return not self.early_exit
+
+    def call(self, inputs, training=None, mask=None):
+        if "text_ids" not in inputs:
+            return super().call(inputs, training=training, mask=mask)
+        x_RQH = self.backbone.outputs_at(inputs, inputs["first_positions"], training=training)
+        x_NH = ops.take(
+            ops.reshape(x_RQH, (-1, self.backbone.hidden_dim)), inputs["answers"], axis=0
+        )
+        pooled_NH = self.backbone.pooler(x_NH[:, None])
+        logits = self.classifier(self.classifier_dropout(pooled_NH, training=training))
+        return ops.cast(logits, "float32")
 
     def default_loss(self):
         if self.num_classes == 1:

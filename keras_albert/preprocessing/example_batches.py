@@ -3,6 +3,8 @@
 import keras
 import numpy as np
 
+from keras_albert.preprocessing.packed_rows import pack_texts
+
 # Lengths of batches. Few, as JAX and XLA compile the model anew for each; close enough together
 # that a text carries less than a third of padding.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -23,18 +25,23 @@ class ExampleBatches(keras.utils.PyDataset):
         shuffle: whether for training.
         seed: of the order of epochs.
         same_length: whether all batches get the same length, where outputs are joined.
+        packing: whether to put several rows into one; see `packed_rows.pack_texts`. Shuffled rows
+            then stand by chance alone, not by length.
 
     Returns (`batches[i]`):
         What `collate` gives: `x`, `(x, y)` or `(x, y, sample_weight)`.
     """
 
-    def __init__(self, task, rows, batch_size, shuffle=False, seed=0, same_length=False):
+    def __init__(
+        self, task, rows, batch_size, shuffle=False, seed=0, same_length=False, packing=False
+    ):
         super().__init__()
         self.task = task
         self.rows = rows
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.seed = seed
+        self.packing = packing
         self.epoch = 0
         self.limit = task.preprocessor.sequence_length
         lengths = [task.preprocessor.length(row) for row in rows]
@@ -53,6 +60,8 @@ class ExampleBatches(keras.utils.PyDataset):
     def _shuffled_batches(self):
         rng = np.random.default_rng([self.seed, self.epoch])
         order = rng.permutation(len(self.rows))
+        if self.packing:
+            return self._cut(order)
         size = self.batch_size * _BATCHES_SORTED_TOGETHER
         for start in range(0, len(order), size):
             some = order[start : start + size]
@@ -69,7 +78,11 @@ class ExampleBatches(keras.utils.PyDataset):
     def __getitem__(self, index):
         batch = self.batches[index]
         length = padded_length(self.lengths[batch].max(), self.limit)
-        return self.task.collate([self.rows[i] for i in batch], length)
+        batch = self.task.collate([self.rows[i] for i in batch], length)
+        if not self.packing:
+            return batch
+        x, *labels = keras.utils.unpack_x_y_sample_weight(batch)
+        return keras.utils.pack_x_y_sample_weight(pack_texts(x), *labels)
 
     def on_epoch_end(self):
         self.epoch += 1
