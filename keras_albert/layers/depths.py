@@ -25,16 +25,15 @@ class PureBlock:
 
     def __init__(self, block, **options):
         self.block, self.options = block, options
-        others = block.non_trainable_variables
+        self.others = block.non_trainable_variables
         weights = {id(weight) for weight in block.weights}
-        self.frozen = [variable for variable in others if id(variable) in weights]
-        self.generators = [variable for variable in others if id(variable) not in weights]
-        self.order = others
+        frozen = [variable for variable in self.others if id(variable) in weights]
+        self.generators = [variable for variable in self.others if id(variable) not in weights]
         # As stored, not in the compute dtype: the depths' gradients of shared weights are then
         # added in float32, as they are without.
         with AutocastScope(None):
             self.trainable = [variable.value for variable in block.trainable_variables]
-            self.fixed = {id(variable): variable.value for variable in self.frozen}
+            self.fixed = {id(variable): variable.value for variable in frozen}
             # Copies: torch's values change in place when they are assigned to.
             self.states = [ops.copy(variable) for variable in self.generators]
 
@@ -42,9 +41,10 @@ class PureBlock:
         """`(output, new states)`."""
         # The options are not among the arguments: TensorFlow adds numbers to those.
         moving = dict(zip(map(id, self.generators), states, strict=True))
-        others = [moving.get(id(v), self.fixed.get(id(v))) for v in self.order]
+        values = {**self.fixed, **moving}
+        others = [values[id(variable)] for variable in self.others]
         x, others = self.block.stateless_call(trainable, others, x, **self.options, training=True)
-        new = dict(zip(map(id, self.order), others, strict=True))
+        new = dict(zip(map(id, self.others), others, strict=True))
         return x, [new[id(variable)] for variable in self.generators]
 
     def assign(self, states):
@@ -70,7 +70,7 @@ def scans(blocks, x, remat) -> bool:
     if keras.backend.backend() != "jax" or len(blocks) < 3 or len(set(map(id, blocks))) > 1:
         return False
     batch, length = x.shape[:2]
-    return remat or (batch is not None and batch * (length or _TOKENS_TO_SCAN) <= _TOKENS_TO_SCAN)
+    return remat or (None not in (batch, length) and batch * length <= _TOKENS_TO_SCAN)
 
 
 def scan(block, x, count, remat, **options):
