@@ -28,6 +28,7 @@ SST-2 and no second seed has been measured yet.
 import argparse
 import os
 import pathlib
+import statistics
 import warnings
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # the start-up notes of TensorFlow
@@ -90,7 +91,7 @@ def main(arguments=None):
 
     # 1. Examples.
     train, dev = read(task, args)
-    tests = read_tests(task, args)
+    other, tests = read_other(task, args), read_tests(task, args)
     print(f"{task.name}: {len(train):,} examples to train on, {len(dev):,} to measure on")
     if task.name in FROM_MNLI and not args.start:
         print(f"The paper starts {task.name} from a model of MNLI: --start run-MNLI/preset")
@@ -120,7 +121,8 @@ def main(arguments=None):
             metrics=[METRICS[name]() for name in task.metrics],
             monitor=f"val_{task.metrics[0]}" if args.keep == "best" else None,
         )
-        outputs = {name: answers(model, part.x) for name, part in {"dev": dev, **tests}.items()}
+        parts = {"dev": dev, **other, **tests}
+        outputs = {name: answers(model, part.x) for name, part in parts.items()}
         scores = datasets.glue_scores(task.name, dev.y, decided(outputs["dev"]))
         if scores[task.metrics[0]] > best:
             best = scores[task.metrics[0]]
@@ -151,12 +153,20 @@ def main(arguments=None):
     title = f"{task.name}, {len(dev):,} examples to measure on, {minutes:.1f} minutes"
     results.table(title, ("", *task.metrics), rows)
 
-    # 4. Files.
+    # 4. MNLI's second development set, of genres that were not trained on.
+    more = {"task": task.name, "ensemble": ensemble, "baselines": baselines}
+    for name, part in other.items():
+        found = [decided(run.outputs[name]) for run in runs] + [decided(mean(runs, name))]
+        found = [datasets.glue_scores(task.name, part.y, y)["accuracy"] for y in found]
+        more[name] = {"runs": found[:-1], "ensemble": found[-1]}
+        middle, low, high = statistics.median(found[:-1]), min(found[:-1]), max(found[:-1])
+        print(f"{name}: accuracy {middle:.1%} ({low:.1%} to {high:.1%}), of all {found[-1]:.1%}")
+
+    # 5. Files.
     results.draw_curves(runs, task.metrics, output / "curves.png", baselines)
     if not task.is_regression:
         names = task.label_names
         results.draw_confusion(dev.y, together["dev"], names, output / "confusion.png")
-    more = {"task": task.name, "ensemble": ensemble, "baselines": baselines}
     results.write_results(output / "results.json", args, settings, runs, **more)
     for name in tests:
         print(datasets.write_submission(name, tests[name].ids, together[name], args.submission))
@@ -219,10 +229,22 @@ def read_tests(task, args):
         return {}
     if task.name != "MNLI":
         return {task.name: datasets.load_glue(task.name, args.data, "test")}
-    return {
+    tests = {
         "MNLI-m": datasets.load_glue("MNLI", args.data, "test_matched"),
         "MNLI-mm": datasets.load_glue("MNLI", args.data, "test_mismatched"),
     }
+    try:
+        tests["AX"] = datasets.load_glue("AX", args.data, "test")  # answered by models of MNLI
+    except ValueError as error:
+        print(f"No submission for AX: {error}")
+    return tests
+
+
+def read_other(task, args):
+    """`{name: examples}` of MNLI's mismatched development set; none of other tasks."""
+    if task.name != "MNLI" or args.held_out is not None:
+        return {}
+    return {"MNLI mismatched": datasets.load_glue("MNLI", args.data, "dev_mismatched")}
 
 
 def answers(model, x):

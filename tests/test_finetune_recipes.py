@@ -152,6 +152,40 @@ def test_glue_scores_of_pairs_and_a_start_from_another_task(tmp_path, preset):
 
 @pytest.mark.backend_free
 @pytest.mark.slow
+def test_mnli_is_measured_on_both_sets_and_answers_the_diagnostics(tmp_path, preset, capsys):
+    rng = random.Random(2)
+    labels = {"good": "entailment", "bad": "contradiction", "dull": "neutral"}
+    data = tmp_path / "glue" / "MNLI"
+    data.mkdir(parents=True)
+
+    def write(path, count, labelled=True):
+        lines = ["index\tsentence1\tsentence2" + "\tgold_label" * labelled]
+        for number in range(count):
+            word = rng.choice(list(labels))
+            row = [str(number), f"the {rng.choice(NOUNS)}", f"is {word}"]
+            lines.append("\t".join([*row, labels[word]] if labelled else row))
+        path.write_text("\n".join(lines) + "\n")
+
+    for split, count in {"train": 120, "dev_matched": 20, "dev_mismatched": 30}.items():
+        write(data / f"{split}.tsv", count)
+    for split in ("test_matched", "test_mismatched", "diagnostic"):
+        write(data / f"{split}.tsv", 6, labelled=False)
+    run, submission = tmp_path / "run", tmp_path / "submission"
+    mnli = ["MNLI", "--data", data, "--submission", submission]
+    glue.main(options(preset, mnli, run, "--epochs", 4, "--seeds", 2))
+    found = json.loads((run / "results.json").read_text())["MNLI mismatched"]
+    saved = keras_albert.AlbertTextClassifier.from_preset(str(run / "preset"))
+    other = datasets.load_glue("MNLI", data, "dev_mismatched")
+    right = np.mean(saved.predict(other.x, verbose=0).argmax(-1) == other.y)
+    assert pytest.approx(right) in found["runs"] and len(found["runs"]) == 2
+    assert f"of all {found['ensemble']:.1%}" in capsys.readouterr().out
+    for name in ("MNLI-m", "MNLI-mm", "AX"):
+        lines = (submission / f"{name}.tsv").read_text().splitlines()
+        assert len(lines) == 7 and {line.split("\t")[1] for line in lines[1:]} <= {*labels.values()}
+
+
+@pytest.mark.backend_free
+@pytest.mark.slow
 def test_ner_from_a_preset_to_spans(tmp_path, preset):
     rng = random.Random(0)
     sentences = []
