@@ -26,7 +26,7 @@ class EncoderStack(keras.layers.Layer):
         initializer_range: standard deviation of the truncated normal of every kernel.
         remat: whether training keeps only the inputs of the blocks, and computes a block again for
             its gradients (rematerialisation): less memory for a third more operations. Results are
-            the same.
+            the same. XLA for CPUs undoes it under JAX unless one block serves all depths.
 
     Call arguments:
         inputs: (B, S, H), floating point.
@@ -161,7 +161,7 @@ class EncoderStack(keras.layers.Layer):
         if whole and scans(blocks, x, self.remat):
             x = scan(blocks[0], x, len(blocks) - 1, self.remat, **options)
             blocks = blocks[-1:]
-        with shared_products(blocks, x, whole and not self.remat):
+        with shared_products(self, x, whole and not self.remat):
             for number, block in enumerate(blocks, 1):
                 if number == len(blocks):
                     options["positions"] = positions

@@ -17,15 +17,28 @@ _uses = threading.local()
 
 
 @contextlib.contextmanager
-def shared_products(blocks, x, whole):
-    """Inside, `project` makes the gradient of a kernel at once, where that pays.
+def one_backward():
+    """Inside, a forward pass is followed by one backward pass to all that is trainable, or none.
+
+    `fit` trains so. Elsewhere a part of the gradients may be asked for, or gradients of gradients.
+    """
+    _uses.may_wait = True
+    try:
+        yield
+    finally:
+        _uses.may_wait = False
+
+
+@contextlib.contextmanager
+def shared_products(stack, x, whole):
+    """Inside, `project` makes the gradient of a kernel at once, where that may be and pays.
 
     Args:
-        blocks: of the depths to come.
-        x: their input (B, S, H).
-        whole: whether a gradient will be asked of all uses of a kernel, or of none.
+        stack: an `EncoderStack`.
+        x: its input (B, S, H).
+        whole: whether the output depends on all depths.
     """
-    if not (whole and _pays(blocks, x)):
+    if not (whole and getattr(_uses, "may_wait", False) and _pays(stack, x)):
         yield
         return
     _uses.of_kernels = {}
@@ -47,13 +60,20 @@ def project(dense, x):
     return dense.activation(Product.apply(x, kernel, bias, uses))
 
 
-def _pays(blocks, x):
-    if keras.backend.backend() != "torch" or len(set(map(id, blocks))) == len(blocks):
+def _pays(stack, x):
+    if keras.backend.backend() != "torch" or len(set(map(id, stack.blocks))) == len(stack.blocks):
         return False
     import torch
 
-    is_small = x.shape[0] * x.shape[1] <= _TOKENS
-    return is_small and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    # Keras' RematScope would compute a layer again when this context is over.
+    recomputed = any(layer._remat_mode is not None for layer in stack._flatten_layers())
+    return (
+        x.shape[0] * x.shape[1] <= _TOKENS
+        and not recomputed
+        and torch.is_grad_enabled()
+        and not torch.is_autocast_enabled(x.device.type)
+        and not torch.compiler.is_compiling()
+    )
 
 
 def _is_plain(dense):

@@ -110,7 +110,7 @@ class AlbertTextClassifier(EarlyExit, AlbertTask, keras_hub.models.TextClassifie
         return not self.early_exit
 
     def call(self, inputs, training=None, mask=None):
-        if "text_ids" not in inputs:
+        if not isinstance(inputs, dict) or "text_ids" not in inputs:
             return super().call(inputs, training=training, mask=mask)
         x_RQH = self.backbone.outputs_at(inputs, inputs["first_positions"], training=training)
         x_NH = ops.take(

@@ -6,6 +6,7 @@ import keras
 
 from keras_albert.arguments import check_positive_integers
 from keras_albert.layers.dropout import masks_of_replica
+from keras_albert.layers.shared_products import one_backward
 from keras_albert.preprocessing.example_batches import ExampleBatches, for_keras
 from keras_albert.training import accumulation, ddp, distribution
 from keras_albert.training.processes import check_slices
@@ -69,6 +70,10 @@ class WholeSteps:
 
     def train_step(self, *arguments):
         """One step; see `keras.Model.train_step`, whose arguments are the backend's."""
+        with one_backward():
+            return self._train_step(*arguments)
+
+    def _train_step(self, *arguments):
         if not self.is_divided:
             return super().train_step(*arguments)
         backend, count = keras.backend.backend(), self.accumulation_steps

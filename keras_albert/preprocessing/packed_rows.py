@@ -13,11 +13,12 @@ def pack_texts(x, limit=ROW):
     """Put the rows of a batch together.
 
     Rows are filled longest text first, each into the first row that it fits into. Numbers of rows
-    and of texts in a row are rounded up, as JAX and XLA compile a model anew for each shape.
+    and of texts in a row are rounded up, as JAX and XLA compile a model anew for each shape; so is
+    S, by whoever made the batch.
 
     Args:
         x: a dict of `"token_ids"`, `"segment_ids"` and `"padding_mask"`, (N, S) each, N texts.
-        limit: tokens of a row, where no text is longer.
+        limit: tokens of a row L, where S is not more.
 
     Returns:
         A dict of the same three, (R, L), and
@@ -27,7 +28,7 @@ def pack_texts(x, limit=ROW):
         `"answers"` int32 (N,): which of the R * Q beginnings is that of each text of `x`.
     """
     lengths = np.asarray(x["padding_mask"]).sum(axis=1)
-    length = max(limit, int(lengths.max()))
+    length = max(limit, x["token_ids"].shape[1])
     rows, room = [], []
     for text in np.argsort(-lengths, kind="stable"):
         place = next((i for i, left in enumerate(room) if left >= lengths[text]), len(rows))

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_albert.layers import shared_products
+from keras_albert.layers.shared_products import one_backward
 from tests.layers.test_remat import assert_same, make, train
 
 if keras.backend.backend() != "torch":
@@ -40,7 +41,8 @@ def test_steps_are_those_of_autograd(monkeypatch, made, architecture):
 def test_a_graph_may_be_gone_through_again(made):
     model = make(False)
     x = torch.rand(2, 4, 12, requires_grad=True)
-    output = model.backbone.encoder(x, training=True).square().sum()
+    with one_backward():
+        output = model.backbone.encoder(x, training=True).square().sum()
     kernel = model.backbone.encoder.attention_0.query.kernel.value
     first, second = (torch.autograd.grad(output, [x, kernel], retain_graph=True) for _ in range(2))
     assert made
@@ -49,18 +51,27 @@ def test_a_graph_may_be_gone_through_again(made):
 
 
 def test_otherwise_layers_are_called_as_they_are(made):
-    """Frozen, adapted or recomputed kernels, every depth's output, and inference."""
+    """Frozen, adapted or recomputed kernels, every depth's output, inference, and other loops."""
     x = torch.rand(2, 4, 12)
     encoder = make(False).backbone.encoder
-    encoder(x, training=False)
-    encoder(x, training=True, return_all_layers=True)[0].sum().backward()
-    assert encoder.attention_0.query.kernel.value.grad is not None
-    make(False, sharing="none").backbone.encoder(x, training=True)
-    make(True).backbone.encoder(x, training=True)
-    with torch.no_grad():
+    encoder(x, training=True)  # whose gradients may be asked for in parts
+    with one_backward():
+        encoder(x, training=False)
+        encoder(x, training=True, return_all_layers=True)[0].sum().backward()
+        assert encoder.attention_0.query.kernel.value.grad is not None
+        make(False, sharing="none").backbone.encoder(x, training=True)
+        make(True).backbone.encoder(x, training=True)
+        with torch.no_grad():
+            encoder(x, training=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            encoder(x, training=True)
+        adapted = make(False).backbone
+        adapted.enable_lora(2)
+        adapted.encoder(x, training=True)
+        make(False, "mixed_bfloat16").backbone.encoder(x, training=True)
+        with keras.RematScope(mode="full"):
+            recomputed = make(False).backbone.encoder
+        recomputed(x, training=True).sum().backward()
+        assert not made
         encoder(x, training=True)
-    adapted = make(False).backbone
-    adapted.enable_lora(2)
-    adapted.encoder(x, training=True)
-    make(False, "mixed_bfloat16").backbone.encoder(x, training=True)
-    assert not made
+        assert made
