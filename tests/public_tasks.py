@@ -90,6 +90,7 @@ WRONG_TASKS = {
         "validation_data": [(v, "or a dataset") for v in (["text"], "shards/", 3)],
         "validation_split": [(v, "in .0, 1.") for v in (1.0, -0.1)],
         "shuffle": BOOLEAN,
+        "packing": BOOLEAN,
     },
     "AlbertMultipleChoice": {
         "backbone": BACKBONE,
