@@ -20,6 +20,19 @@ transformers. Rates count the operations that the work needs, so that padding, o
 positions that are not masked, lowers a side's own rate. KerasHub has no sentence order, and
 transformers computes its head on all positions: each side is as it is. On a GPU `--dtype
 mixed_bfloat16` measures as one trains there; float32 is whole there, without TF32.
+
+Measured of `albert_base_v2` on two cores of an AMD EPYC (AVX2), three rounds; how many times as
+long a peer takes as this package's quickest: the median of the rounds' ratios (least to largest):
+
+    training step, 8 x 128, torch 5.45 s:  transformers 1.29 (1.17..1.32),
+                                           compiled 1.13 (1.12..1.17)
+    prediction, 8 x 128, ONNX 1.27 s:      transformers 1.61 (1.43..1.76),
+                                           compiled 1.33 (1.13..1.76), its ONNX 1.07 (0.98..1.53)
+    prediction, 1 x 32, ONNX 53.5 ms:      transformers 3.41 (2.81..3.56),
+                                           compiled 1.98 (1.96..2.28), its ONNX 1.18 (1.14..1.36)
+
+In Keras itself one text took 98 ms on TensorFlow, 104 on JAX and 284 on PyTorch, where transformers
+took 191. The other measurements have not been made at this size.
 """
 
 import argparse
