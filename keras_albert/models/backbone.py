@@ -199,7 +199,12 @@ class AlbertBackbone(keras_hub.models.Backbone):
             training: whether dropout is active.
 
         Returns:
-            (B, P, H).
+            (B, P, H) in the compute dtype.
+
+        Example:
+        ```python
+        backbone.outputs_at(inputs, np.array([[0, 2]])).shape  # (1, 2, 256), of tokens 0 and 2
+        ```
         """
         x = self.embedding(
             inputs["token_ids"],
@@ -215,7 +220,14 @@ class AlbertBackbone(keras_hub.models.Backbone):
         return self.encoder(x, attention_mask=mask, positions=positions, training=training)
 
     def pooled(self, inputs):
-        """`pooled_output` (B, H) alone, for which the last block computes [CLS] alone."""
+        """`pooled_output` (B, H) alone, for which the last block computes [CLS] alone.
+
+        Args:
+            inputs: see the class.
+
+        Returns:
+            (B, H) in the compute dtype.
+        """
         first = ops.zeros_like(inputs["token_ids"][:, :1])
         return self.pooler(self.outputs_at(inputs, first))
 

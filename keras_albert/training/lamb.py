@@ -122,7 +122,8 @@ class Lamb(keras.optimizers.Optimizer):
         """|w| / |update| of every adapted variable, by its path, as weights and moments now stand.
 
         A ratio that falls towards 0, or another that grows without end, is a layer about to
-        diverge. `TrainingLog` writes the least, the median and the largest.
+        diverge. `TrainingLog` writes the least, the median and the largest. The optimizer must have
+        been built: by a step, or by `build`.
 
         Example:
         >>> model.optimizer.trust_ratios()["token_embedding/embeddings"]
