@@ -1,4 +1,4 @@
-"""Oracles: scikit-learn and SciPy called directly; cases that seqeval's documentation settles."""
+"""Oracles: scikit-learn, SciPy and seqeval called directly."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import scipy.stats
 import sklearn.metrics
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from seqeval import metrics as seqeval
 
 from keras_albert.datasets import glue_scores, span_f1
 from keras_albert.datasets.scores import tag_spans
@@ -87,7 +88,6 @@ TAGS = st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B", "E-A", "S-B"])
 
 @given(st.lists(TAGS, min_size=1, max_size=4), st.randoms())
 def test_span_f1_against_seqeval(true, random):
-    seqeval = pytest.importorskip("seqeval.metrics")
     predicted = [random.choices(["O", "B-A", "I-A", "B-B", "I-B"], k=len(row)) for row in true]
     assume(any(map(tag_spans, true)) and any(map(tag_spans, predicted)))
     ours = span_f1(true, predicted)

@@ -1,4 +1,7 @@
-"""Oracles: rows written by pyarrow in Hugging Face's layouts; stand-ins of the two libraries."""
+"""Oracles: rows written by pyarrow in Hugging Face's layouts; `datasets` itself, of a local hub.
+
+TFDS, which the tests do not install, is a stand-in.
+"""
 
 import json
 import sys
@@ -89,13 +92,59 @@ def library(monkeypatch, name, rows_of):
     return calls
 
 
-def test_hugging_face_by_name(monkeypatch):
-    calls = library(monkeypatch, "datasets", RTE)
+RACE = {"example_id": "h1", "article": "x", "question": "_ ?", "options": ["p", "q"], "answer": "B"}
+SQUAD = {"id": "1", "title": "t", "context": "a b", "question": "?"}
+SWAG = {"sent1": "a", "sent2": "b", "startphrase": "a b", "gold-source": "gold", "label": 2}
+SWAG |= {"video-id": "v", "fold-ind": "1"} | {f"ending{n}": f"e{n}" for n in range(4)}
+# repository on the hub, configuration, split, rows
+HUB = [
+    ("nyu-mll/glue", "rte", "validation", RTE),
+    ("nyu-mll/glue", "sst2", "test", [{"sentence": "fine ", "label": -1, "idx": 0}]),
+    ("nyu-mll/glue", "mnli", "validation_matched",
+     [{"premise": "a", "hypothesis": "b", "label": 2}]),
+    ("rajpurkar/squad", "plain_text", "train",
+     [SQUAD | {"answers": {"text": ["b"], "answer_start": [2]}}]),
+    ("rajpurkar/squad_v2", "squad_v2", "validation",
+     [SQUAD | {"answers": {"text": [], "answer_start": []}},
+      SQUAD | {"id": "2", "answers": {"text": ["b"], "answer_start": [2]}}]),
+    ("ehovy/race", "all", "train", [RACE]),
+    ("ehovy/race", "high", "test", [RACE]),
+    ("allenai/swag", "regular", "train", [SWAG]),
+]  # fmt: skip
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A directory with the sets under the names of the hub, which the library takes for the hub."""
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    configurations = {}
+    for repository, configuration, split, rows in HUB:
+        write(rows, tmp_path / repository / configuration / f"{split}-0.parquet", "parquet")
+        files = {"split": split, "path": f"{configuration}/{split}-*"}
+        configurations.setdefault(repository, {}).setdefault(configuration, []).append(files)
+    for repository, found in configurations.items():
+        found = [{"config_name": name, "data_files": files} for name, files in found.items()]
+        card = f"---\n{json.dumps({'configs': found})}\n---\n"  # JSON is YAML
+        (tmp_path / repository / "README.md").write_text(card)
+
+
+def test_hugging_face_by_name(hub):
     assert load_glue("RTE", "hf", "dev").y.tolist() == [1, 0]
-    race = {"example_id": "h1", "article": "x", "question": "_ ?", "options": ["p", "q"]}
-    library(monkeypatch, "datasets", [race | {"answer": "B"}])
-    assert load_race("hf", level="high").y.tolist() == [1]
-    assert calls == [("nyu-mll/glue", "rte", "validation")]
+    unlabelled = load_glue("SST-2", "hf", "test")
+    assert (unlabelled.x, unlabelled.y) == (["fine "], None)
+    assert load_glue("MNLI", "hf", "dev_matched").y.tolist() == [2]
+    (example,) = load_squad("hf")
+    assert (example.answers, example.answer_starts) == (("b",), (2,))
+    examples = load_squad("hf", "dev", version="2.0")
+    assert [example.is_impossible for example in examples] == [True, False]
+    assert load_race("hf").y.tolist() == load_race("hf", "test", level="high").y.tolist() == [1]
+    data = load_swag("hf")
+    assert (data.x[2], data.y.tolist()) == ([["e0", "e1", "e2", "e3"]], [2])
+    with pytest.raises(ValueError, match="train"):
+        load_glue("RTE", "hf", "train")
 
 
 def test_tfds_by_name_gives_bytes_and_arrays(monkeypatch):
