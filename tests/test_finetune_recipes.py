@@ -118,6 +118,27 @@ def test_glue_from_a_preset_to_a_submission(tmp_path, preset, capsys):
 
 @pytest.mark.backend_free
 @pytest.mark.slow
+def test_glue_with_early_exits_trains_every_depth(tmp_path, preset):
+    """All heads learn the deciding word, and the preset's model leaves early as it stands."""
+    deep = keras_albert.AlbertPretrainer.from_preset(str(preset), num_layers=3)
+    deep.save_to_preset(str(tmp_path / "deep"))
+    data = reviews(tmp_path / "glue", train=200, dev=40)
+    run = tmp_path / "run"
+    sst = ["SST-2", "--data", data, "--seeds", 1, "--early-exit"]
+    glue.main(options(tmp_path / "deep", sst, run, "--epochs", 7))
+    score = json.loads((run / "results.json").read_text())["runs"][0]["scores"]["accuracy"]
+    saved = keras_albert.AlbertTextClassifier.from_preset(str(run / "preset"))
+    dev = datasets.load_glue("SST-2", data, "dev")
+    logits, depths = saved.predict_exits(dev.x, patience=1, verbose=0)
+    assert np.mean(logits.argmax(-1) == dev.y) > 0.9
+    assert 2 <= depths.mean() < 3  # two heads agree on most, and then a third is not asked
+    logits, depths = saved.predict_exits(dev.x, verbose=0)
+    assert set(depths.tolist()) == {3}
+    assert np.mean(logits.argmax(-1) == dev.y) == pytest.approx(score)  # the table's
+
+
+@pytest.mark.backend_free
+@pytest.mark.slow
 def test_glue_scores_of_pairs_and_a_start_from_another_task(tmp_path, preset):
     """STS-B with a held-out part: the score is the digit in the second text."""
     rng = random.Random(1)
