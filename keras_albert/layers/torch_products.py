@@ -1,6 +1,14 @@
-"""A product whose kernel gets its gradient once for all uses; see `shared_products`."""
+"""Products of tokens with a kernel, and one whose kernel gets its gradient once for all uses.
+
+See `shared_products`. Shapes: x (..., I), kernel (I, O), bias (O,).
+"""
 
 import torch
+
+
+def product(x, kernel, bias):
+    """`x @ kernel + bias`, (..., O)."""
+    return torch.addmm(bias, _rows(x), kernel).reshape(*x.shape[:-1], kernel.shape[1])
 
 
 class Uses:
@@ -12,7 +20,7 @@ class Uses:
 
 
 class Product(torch.autograd.Function):
-    """`x @ kernel + bias`: x (..., I), kernel (I, O), bias (O,)."""
+    """`product`, whose kernel and bias get one gradient for all `uses`."""
 
     @staticmethod
     def forward(ctx, x, kernel, bias, uses):
@@ -20,7 +28,7 @@ class Product(torch.autograd.Function):
         ctx.uses = uses
         uses.count += 1
         uses.missing += 1
-        return torch.addmm(bias, _rows(x), kernel).reshape(*x.shape[:-1], kernel.shape[1])
+        return product(x, kernel, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

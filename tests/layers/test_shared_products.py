@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_albert.layers import shared_products
-from keras_albert.layers.shared_products import one_backward
+from keras_albert.layers.shared_products import one_backward, project
 from tests.layers.test_remat import assert_same, make, train
 
 if keras.backend.backend() != "torch":
@@ -36,6 +36,40 @@ def test_steps_are_those_of_autograd(monkeypatch, made, architecture):
     assert len(made) == 2 * 6 * 4  # steps, kernels, depths
     assert len({id(kernel) for kernel in made}) >= 6 * architecture.get("num_groups", 1)
     assert_same(*found, 1e-5)
+
+
+def dense(dtype="float32"):
+    layer = keras.layers.Dense(5, activation="gelu", bias_initializer="normal", dtype=dtype)
+    layer.build((None, 3, 4))
+    return layer
+
+
+def test_a_product_is_what_the_layer_computes():
+    layer, x = dense(), torch.rand(2, 3, 4, requires_grad=True)
+    inputs = [x, layer.kernel.value, layer.bias.value]
+    found = []
+    for output in (project(layer, x), layer(x)):
+        found.append([output.detach(), *torch.autograd.grad(output.square().sum(), inputs)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-6)
+
+
+def test_a_layer_that_does_more_than_a_product_is_called():
+    hooked, heard = dense(), []
+    hooked.register_forward_hook(lambda *_: heard.append("after"))
+    hooked.register_forward_pre_hook(lambda *_: heard.append("before"))
+    adapted = dense()
+    adapted.enable_lora(2)
+    adapted.lora_kernel_b.assign(keras.ops.ones_like(adapted.lora_kernel_b))
+    quantized = dense()
+    quantized.quantize("int8")
+    x = torch.rand(2, 3, 4)
+    project(hooked, x)
+    assert heard == ["before", "after"]
+    for layer in (adapted, quantized, dense("float16"), dense("mixed_bfloat16")):
+        output, expected = project(layer, x), layer(x)
+        assert output.dtype == expected.dtype
+        torch.testing.assert_close(output, expected, atol=0, rtol=0)
 
 
 def test_a_graph_may_be_gone_through_again(made):
