@@ -160,6 +160,7 @@ def fit(
     count=None,
     validation_data=None,
     monitor=None,
+    packing=False,
     callbacks=(),
     **compiling,
 ):
@@ -173,6 +174,7 @@ def fit(
         count: rows that `x` makes, where that is not one for each example.
         validation_data: see `AlbertTask.fit`.
         monitor: keep the weights of the epoch with the highest `val_...` of this name.
+        packing: see `AlbertTask.fit`.
         callbacks: more callbacks, which may add to the logs.
         **compiling: more arguments of `compile`, as `metrics`.
 
@@ -194,6 +196,7 @@ def fit(
         y,
         batch_size=None if is_dataset else settings.batch_size,
         epochs=-(-settings.steps // batches),
+        packing=packing,
         validation_data=validation_data,
         callbacks=callbacks,
     )

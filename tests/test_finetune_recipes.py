@@ -10,6 +10,7 @@ import pytest
 
 import keras_albert
 from keras_albert import datasets
+from keras_albert.preprocessing import example_batches
 
 pytest.importorskip("keras_albert_recipes", reason="the package is installed")
 pytest.importorskip("sklearn")
@@ -139,8 +140,12 @@ def test_glue_with_early_exits_trains_every_depth(tmp_path, preset):
 
 @pytest.mark.backend_free
 @pytest.mark.slow
-def test_glue_scores_of_pairs_and_a_start_from_another_task(tmp_path, preset):
-    """STS-B with a held-out part: the score is the digit in the second text."""
+def test_glue_scores_of_pairs_and_a_start_from_another_task(tmp_path, preset, monkeypatch):
+    """STS-B with a held-out part, several pairs in a row: the score is the second text's digit."""
+    packed, pack = [], example_batches.pack_texts
+    monkeypatch.setattr(
+        example_batches, "pack_texts", lambda x: packed.append(pack(x)) or packed[-1]
+    )
     rng = random.Random(1)
     lines = ["index\tsentence1\tsentence2\tscore"]
     for number in range(240):
@@ -150,10 +155,11 @@ def test_glue_scores_of_pairs_and_a_start_from_another_task(tmp_path, preset):
     sts = ["STS-B", "--data", tmp_path / "train.tsv"]
     with pytest.raises(ValueError, match="--held-out 0.1"):
         glue.main(options(preset, sts, tmp_path / "run"))
-    sts += ["--held-out", 0.25, "--seeds", 1]
+    sts += ["--held-out", 0.25, "--seeds", 1, "--packing"]
     glue.main(options(preset, sts, tmp_path / "run", "--epochs", 10, "--keep", "best"))
     found = json.loads((tmp_path / "run" / "results.json").read_text())
     scores, history = found["runs"][0]["scores"], found["runs"][0]["history"]
+    assert len(packed) >= 10 * 12 and {len(rows["answers"]) for rows in packed[:11]} == {16}
     assert scores["pearson"] > 0.9 and scores["spearman"] > 0.85
     np.testing.assert_allclose(scores["pearson"], max(history["val_pearson"]), rtol=1e-4)
     assert found["baselines"]["always the same answer"] == {"pearson": 0.0, "spearman": 0.0}
