@@ -211,16 +211,17 @@ def split_sentences(train, share):
     Phrases of the very sentences that are measured on would give the answers away.
     """
     phrases = {tuple(text.split()): place for place, text in enumerate(train.x)}
+    tree = {}  # word -> the tree of what may follow; None -> the phrase that ends there
+    for words in phrases:
+        node = tree
+        for word in words:
+            node = node.setdefault(word, {})
+        node[None] = words
     parts = {}  # sentence -> its phrases
     inside = set()
     for words in sorted(phrases, key=len, reverse=True):
         if words not in inside:
-            spans = {
-                words[start:end]
-                for start in range(len(words))
-                for end in range(start + 1, len(words) + 1)
-            }
-            parts[words] = {span for span in spans if span in phrases}
+            parts[words] = set(phrases_in(words, tree))
             inside |= parts[words]
     sentences = list(parts)
     order = np.random.default_rng(SPLIT_SEED).permutation(len(sentences))
@@ -228,6 +229,18 @@ def split_sentences(train, share):
     excluded = set().union(*(parts[words] for words in chosen))
     kept = [place for place, text in enumerate(train.x) if tuple(text.split()) not in excluded]
     return train.select(kept), train.select([phrases[words] for words in chosen])
+
+
+def phrases_in(words, tree):
+    """The phrases of a tree of words that stand in a row in `words`."""
+    for start in range(len(words)):
+        node = tree
+        for place in range(start, len(words)):
+            node = node.get(words[place])
+            if node is None:
+                break
+            if None in node:
+                yield node[None]
 
 
 def read_tests(task, args):
