@@ -71,11 +71,13 @@ def table(found):
             line += f"{side['gflops']:>9,.0f}{side['share']:>9.0%}"
         lines.append(line)
     if found["ratios"]:
-        own = list(found["ratios"])
-        said = "of a peer's memory to own" if unit == "MB" else "of a peer's time to own"
-        lines.append(f"  {f'ratio {said}':<34}" + "".join(f"{side:>26}" for side in own))
-        for peer in found["ratios"][own[0]]:
-            cells = "".join(f"{ratio(found['ratios'][side][peer]):>26}" for side in own)
+        own = {side: side.removeprefix("keras_albert-") for side in found["ratios"]}
+        width = 3 + max(len("1.00 (0.90..1.10)"), *map(len, own.values()))
+        said = "peer's memory to own of" if unit == "MB" else "peer's time to own of"
+        heads = "".join(f"{name:>{width}}" for name in own.values())
+        lines.append(f"  {f'ratio, {said}':<34}{heads}")
+        for peer in next(iter(found["ratios"].values())):
+            cells = "".join(f"{ratio(found['ratios'][side][peer]):>{width}}" for side in own)
             lines.append(f"  {peer:<34}{cells}")
     if relative := found.get("relative"):
         lines.append(f"  times as fast as {relative['to']}, and in the paper:")

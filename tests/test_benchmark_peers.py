@@ -60,6 +60,19 @@ def test_operations_of_the_base_model_are_the_known_ones():
         assert count(config, 3, 40, 6, True) == pytest.approx(found, rel=1e-12), name
 
 
+def test_columns_of_a_table_stand_above_their_numbers():
+    names = ("keras_albert-tensorflow, packed", "keras_albert-jax", "transformers, as they come")
+    values = {name: [1.0 + place, 1.2 + place] for place, name in enumerate(names)}
+    record = {"what": "lengths", "case": "c", "unit": "s", "per": 1, "operations": None}
+    lines = benchmark_report.table(
+        benchmark_report.summary({**record, "peak": 1, "values": values})
+    )
+    heads, row = lines[-2], lines[-1]
+    ends = [heads.index(name) + len(name) for name in ("tensorflow, packed", "jax")]
+    assert [place + 1 for place, letter in enumerate(row) if letter == ")"] == ends
+    assert row.split()[:5] == ["transformers,", "as", "they", "come", "2.83"]  # (3 + 3.2 / 1.2) / 2
+
+
 def test_operations_of_real_lengths_leave_out_padding():
     found = {"sizes": {"toy": TOY}, "has_data": True}
     found["lengths"] = {"SST-2": {"tokens": [5, 9], "batch": 1}}
