@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keras_albert as ka
+from keras_albert.preprocessing.example_batches import ExampleBatches, for_keras
 from keras_albert.preprocessing.packed_rows import pack_texts
 from tests.conftest import to_numpy
 
@@ -110,3 +111,16 @@ def test_what_cannot_be_packed_is_refused():
         model.fit(TEXTS, LABELS, packing=True)
     with pytest.raises(ValueError, match="`packing` of fit must be True or False"):
         model.fit(TEXTS, LABELS, packing="yes")
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="tf.data")
+def test_the_pipeline_of_texts_has_any_length_and_no_tuner_to_wait_for():
+    model = classifier()
+    batches = ExampleBatches(model, model._encode(TEXTS), 2)
+    pipeline = for_keras(batches).get_tf_dataset()
+    assert pipeline.options().autotune.enabled is False
+    assert pipeline.element_spec["token_ids"].shape.as_list() == [None, None]
+    found = [x["token_ids"].numpy() for x in pipeline]
+    assert len(found) == len(batches)
+    for one, index in zip(found, range(len(batches)), strict=True):
+        np.testing.assert_array_equal(one, batches[index]["token_ids"])
