@@ -31,8 +31,18 @@ long a peer takes as this package's quickest: the median of the rounds' ratios (
     prediction, 1 x 32, ONNX 53.5 ms:      transformers 3.41 (2.81..3.56),
                                            compiled 1.98 (1.96..2.28), its ONNX 1.18 (1.14..1.36)
 
-In Keras itself one text took 98 ms on TensorFlow, 104 on JAX and 284 on PyTorch, where transformers
-took 191. The other measurements have not been made at this size.
+In Keras itself one text took 98 ms on TensorFlow and 104 on JAX; on PyTorch it takes 1.21 times
+(1.00 to 1.33) as long as transformers, whose layers are fewer calls. Texts of real lengths, in an
+hour when the machine's matrix peak was a half to two thirds of what it is when quiet:
+
+    SST-2, JAX packed 26.0 ms a text:      transformers 3.22 (3.00..3.63), to 128 tokens 12.6,
+                                           compiled 2.88 (2.62..3.11), its ONNX 2.53 (2.32..2.67)
+    QNLI, JAX packed 107 ms:               transformers 1.82 (1.46..2.56), to 128 tokens 2.37,
+                                           compiled 1.92 (1.33..2.11), its ONNX 1.59 (1.40..1.85)
+    SQuAD, ONNX 474 ms:                    transformers 1.11 (1.06..1.22), to 384 tokens 2.16,
+                                           compiled 1.07 (1.04..1.14), its ONNX 0.98 (0.92..1.06)
+
+`finetuning`, `small`, `start`, `memory` and `sizes` have not been measured at this size.
 """
 
 import argparse
