@@ -110,7 +110,7 @@ def for_keras(data):
     class Adapter(PyDatasetAdapter):
         def get_tf_dataset(self):
             # The autotuner of tf.data sleeps for 10 ms, 20, 40 and so on, and the end of a pass can
-            # wait until it wakes: 5.4 seconds of `predict` took 10.2.
+            # wait until it wakes: 5.4 seconds of `predict` took 10.3.
             options = tf.data.Options()
             options.autotune.enabled = False
             return super().get_tf_dataset().with_options(options)
