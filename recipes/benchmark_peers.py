@@ -31,7 +31,7 @@ long a peer takes as this package's quickest: the median of the rounds' ratios (
     prediction, 1 x 32, ONNX 53.5 ms:      transformers 3.41 (2.81..3.56),
                                            compiled 1.98 (1.96..2.28), its ONNX 1.18 (1.14..1.36)
 
-In Keras itself one text took 98 ms on TensorFlow and 104 on JAX; on PyTorch it takes 1.21 times
+In Keras itself one text took 98 ms on TensorFlow and 104 on JAX; on PyTorch it takes 1.22 times
 (1.00 to 1.33) as long as transformers, whose layers are fewer calls. Texts of real lengths, in an
 hour when the machine's matrix peak was a half to two thirds of what it is when quiet:
 

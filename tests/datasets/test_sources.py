@@ -116,7 +116,8 @@ HUB = [
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A directory with the sets under the names of the hub, which the library takes for the hub."""
-    datasets = pytest.importorskip("datasets")
+    import datasets
+
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tmp_path)
