@@ -4,7 +4,15 @@ import keras
 from keras import ops
 
 from keras_albert.arguments import check, check_positive_numbers, is_number
-from keras_albert.training.in_place import adam_step, move_average, take_off
+from keras_albert.training.in_place import (
+    adam_step,
+    adamw_steps,
+    clip_together,
+    is_torch,
+    move_average,
+    move_average_of_square,
+    take_off,
+)
 from keras_albert.training.optimizer_arguments import (
     Exclusion,
     check_optimizer,
@@ -81,15 +89,45 @@ class AdamW(keras.optimizers.AdamW):
         variables = list(trainable_variables or self._trainable_variables)
         super().apply(dense_gradients(grads, variables), trainable_variables)
 
+    def _clip_gradients(self, grads):
+        if not is_torch() or not self.global_clipnorm:
+            return super()._clip_gradients(grads)
+        return clip_together(grads, self.global_clipnorm)
+
+    def _apply_weight_decay(self, variables):
+        if not self._is_fused(variables):
+            super()._apply_weight_decay(variables)
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        if not self._is_fused(trainable_variables):
+            super()._backend_update_step(grads, trainable_variables, learning_rate)
+            return
+        indices = [self._get_variable_index(variable) for variable in trainable_variables]
+        moments = [(self._momentums[i], self._velocities[i]) for i in indices]
+        decay = self.weight_decay or 0.0
+        decays = [decay * self._use_weight_decay(variable) for variable in trainable_variables]
+        steps, rates = int(self.iterations.value) + 1, (float(learning_rate), decays)
+        betas = self.beta_1, self.beta_2
+        adamw_steps(trainable_variables, grads, moments, steps, rates, *betas, self.epsilon)
+
+    def _is_fused(self, variables):
+        """Whether all is in float32 on a CPU, where asking for numbers costs nothing."""
+        return (
+            is_torch()
+            and not self.amsgrad
+            and all(variable.dtype == "float32" for variable in variables)
+            and all(v.value.device.type == "cpu" and v.value.is_contiguous() for v in variables)
+        )
+
     def update_step(self, gradient, variable, learning_rate):
-        if keras.backend.backend() != "torch" or self.amsgrad:
+        if not is_torch() or self.amsgrad:
             super().update_step(gradient, variable, learning_rate)
             return
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
         gradient = ops.cast(gradient, variable.dtype)
         move_average(self, m, gradient, self.beta_1)
-        move_average(self, v, ops.square(gradient), self.beta_2)
+        move_average_of_square(self, v, gradient, self.beta_2)
         step = ops.cast(self.iterations + 1, variable.dtype)
         corrections = 1 - ops.power(self.beta_1, step), ops.sqrt(1 - ops.power(self.beta_2, step))
         rate = ops.cast(learning_rate, variable.dtype) * corrections[1] / corrections[0]

@@ -4,7 +4,16 @@ import keras
 from keras import ops
 
 from keras_albert.arguments import is_number
-from keras_albert.training.in_place import adam_step, move_average, take_off
+from keras_albert.training.in_place import (
+    adam_step,
+    add_share,
+    clip_together,
+    global_norm,
+    is_torch,
+    move_average,
+    move_average_of_square,
+    take_off,
+)
 from keras_albert.training.optimizer_arguments import (
     Exclusion,
     check_optimizer,
@@ -98,6 +107,11 @@ class Lamb(keras.optimizers.Optimizer):
         variables = list(trainable_variables or self._trainable_variables)
         super().apply(dense_gradients(grads, variables), trainable_variables)
 
+    def _clip_gradients(self, grads):
+        if not is_torch() or not self.global_clipnorm:
+            return super()._clip_gradients(grads)
+        return clip_together(grads, self.global_clipnorm)
+
     def _apply_weight_decay(self, variables):
         """Nothing: the decay is part of the update, so that the trust ratio scales it."""
 
@@ -107,7 +121,7 @@ class Lamb(keras.optimizers.Optimizer):
         rate = ops.cast(learning_rate, dtype)
         gradient = ops.cast(gradient, dtype)
         move_average(self, self._momentums[index], gradient, self.beta_1)
-        move_average(self, self._velocities[index], ops.square(gradient), self.beta_2)
+        move_average_of_square(self, self._velocities[index], gradient, self.beta_2)
         weight = ops.convert_to_tensor(variable)
         update = self._update(index, weight)
         if not self._excluded[index]:
@@ -116,7 +130,9 @@ class Lamb(keras.optimizers.Optimizer):
 
     def _update(self, index, weight):
         update = adam_step(self._momentums[index], self._velocities[index], self.epsilon)
-        return update if self._excluded[index] else update + (self.weight_decay or 0.0) * weight
+        if self._excluded[index]:
+            return update
+        return add_share(update, self.weight_decay or 0.0, weight)
 
     def trust_ratios(self) -> dict[str, float]:
         """|w| / |update| of every adapted variable, by its path, as weights and moments now stand.
@@ -150,7 +166,6 @@ class Lamb(keras.optimizers.Optimizer):
 
 
 def _trust_ratio(weight, update):
-    weight_norm = ops.sqrt(ops.sum(ops.square(weight)))
-    update_norm = ops.sqrt(ops.sum(ops.square(update)))
+    weight_norm, update_norm = global_norm([weight]), global_norm([update])
     usable = ops.logical_and(weight_norm > 0, update_norm > 0)
     return ops.where(usable, weight_norm / ops.where(usable, update_norm, 1.0), 1.0)

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_albert.arguments import check, check_integers, is_number
 from keras_albert.training.distribution import in_strategy, skip_together
+from keras_albert.training.in_place import global_norm
 from keras_albert.training.optimizer_arguments import dense_gradients
 
 
@@ -111,8 +112,8 @@ class SkipNonFinite(keras.optimizers.Optimizer):
 
     def _measure(self, grads):
         grads = dense_gradients(grads, self._trainable_variables)
-        squares = [ops.sum(ops.square(ops.cast(g, "float32"))) for g in grads if g is not None]
-        norm = ops.sqrt(sum(squares[1:], squares[0])) / (self.inner.loss_scale_factor or 1.0)
+        norm = global_norm([grad for grad in grads if grad is not None])
+        norm = norm / (self.inner.loss_scale_factor or 1.0)
         return norm, ops.isfinite(norm)
 
     def _count(self, norm, finite):

@@ -54,6 +54,45 @@ def test_lamb_equals_its_formulas(clip):
         np.testing.assert_allclose(to_numpy(variable.value), value, rtol=0, atol=2e-6)
 
 
+@pytest.mark.filterwarnings("ignore:Gradients do not exist for variables")
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("clip", [1.0, None])
+def test_adamw_equals_its_formulas(clip, fused, monkeypatch):
+    """An epsilon that shows, gradients that lie otherwise in memory and one that is missing."""
+    if not fused:
+        if keras.backend.backend() != "torch":
+            pytest.skip("PyTorch alone has two ways")
+        monkeypatch.setattr(keras_albert.AdamW, "_is_fused", lambda self, variables: False)
+    rng = np.random.default_rng(1)
+    weights = [rng.normal(size=shape).astype("float32") for shape in ((3, 5), (5,), (4, 2))]
+    names = ("kernel", "bias", "embeddings")
+    variables = [keras.Variable(w, name=n) for w, n in zip(weights, names, strict=True)]
+    unused = keras.Variable(weights[1], name="unused")
+    schedule = keras_albert.WarmupPolynomialDecay(0.05, 2, 8)
+    optimizer = keras_albert.AdamW(schedule, 0.1, epsilon=0.05, global_clipnorm=clip)
+    assert optimizer._is_fused(variables) == (fused and keras.backend.backend() == "torch")
+    expected = [w.astype("float64") for w in weights]
+    m, v = ([np.zeros_like(w) for w in expected] for _ in range(2))
+    for step in range(8):
+        drawn = [rng.normal(size=w.T.shape).astype("float32") for w in weights]
+        grads = [keras.ops.convert_to_tensor(g) for g in drawn]
+        grads = [keras.ops.transpose(g) if len(g.shape) == 2 else g for g in grads]
+        optimizer.apply([*grads, None], [*variables, unused])
+        rate = 0.05 * step / 2 if step < 2 else 0.05 * (1 - step / 8)
+        norm = np.sqrt(sum((g**2).sum() for g in drawn)) if clip else 0.0
+        for i, g in enumerate(drawn):
+            np.testing.assert_array_equal(to_numpy(grads[i]), g.T)  # they are the caller's
+            g = g.T.astype("float64") * min(1.0, clip / norm if norm else 1.0)
+            m[i], v[i] = 0.9 * m[i] + 0.1 * g, 0.999 * v[i] + 0.001 * g**2
+            if i != 1:
+                expected[i] -= rate * 0.1 * expected[i]
+            corrected = np.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1))
+            expected[i] -= rate * corrected * m[i] / (np.sqrt(v[i]) + 0.05)
+    for variable, value in zip(variables, expected, strict=True):
+        np.testing.assert_allclose(to_numpy(variable.value), value, rtol=0, atol=2e-6)
+    np.testing.assert_array_equal(to_numpy(unused.value), weights[1])
+
+
 def test_what_the_default_expressions_exclude_in_a_real_model():
     backbone = keras_albert.AlbertBackbone(40, 2, 2, 4, 8, 16)
     model = keras_albert.AlbertPretrainer(backbone)
