@@ -65,6 +65,11 @@ def main(arguments=None):
     strategy = make_strategy(args.strategy) if args.strategy else None
     replicas = strategy.num_replicas_in_sync if strategy else 1
     micro_batches = micro_batches_of(args, replicas)
+    if args.packing and replicas * micro_batches > 1:
+        parser().error(
+            "--packing is for one device without micro-batches: received "
+            f"{options.counted(replicas, 'replica')} x {micro_batches} micro-batches"
+        )
     keras_albert.training.keep_freed_memory()
     keras.utils.set_random_seed(args.seed)
     output = pathlib.Path(args.output)
@@ -126,6 +131,7 @@ def main(arguments=None):
         print(
             f"\n{phase['epochs'] * phase['steps_per_epoch']:,} steps of {training.batch_size} x "
             f"{training.sequence_length} tokens, {training.num_examples:,} examples a pass"
+            + (f", packed into {training.rows_per_batch} rows" if training.packing else "")
         )
         fitted = model.fit(
             training,
@@ -251,6 +257,7 @@ def make_phase(args, shards, number, replicas, micro_batches):
         "objective": args.objective,
         "mask_rate": args.mask_rate,
         "max_ngram": args.max_ngram,
+        "packing": args.packing,
     }
     epochs = max(1, round(args.evaluations * args.shares[number]))
     at_once = max(1, args.batch_size * args.sequence_length[0] // length)  # on one device
@@ -318,6 +325,11 @@ def parser():
         "--remat",
         action="store_true",
         help="compute each layer again for its gradients: less memory, a third more operations",
+    )
+    add(
+        "--packing",
+        action="store_true",
+        help="several short documents in one row: the same losses for less padding",
     )
     add("--mask-rate", type=float, default=0.15, help="share of the tokens to predict")
     add("--max-ngram", type=int, default=3, help="longest masked n-gram, in words")

@@ -62,6 +62,8 @@ class PretrainingDataset(ExampleStream):
         static: see above.
         shuffle: whether the order is random; else it is the shards'. `static` is never shuffled.
         dupe_factor: None, or k; see above.
+        packing: whether short examples share rows, with the same losses for less padding; see
+            below. On one device.
         process_index, num_processes: which of how many equal slices of each batch this process
             gets. In a `static` pass over several processes the last batch is filled up with
             examples of weight 0, so that all slices are equal.
@@ -80,7 +82,10 @@ class PretrainingDataset(ExampleStream):
         y: `mlm` (B, P) int32, `sentence` (B,) int32.
         sample_weight: `mlm` (B, P) float32, 1 for a prediction and 0 for an unused slot;
             `sentence` (B,) float32, ones.
-    With objective `"none"` there is no `sentence`.
+    With objective `"none"` there is no `sentence`. With `packing` the examples and `y` are the
+    same, and x has fewer rows (R, S), as `keras_albert.preprocessing.packed_rows.pack_texts` says;
+    `mask_positions` (R, K) are its `positions`. R differs a little from batch to batch, and XLA
+    compiles a step for each.
 
     Raises:
         ValueError: for arguments outside these rules, shards that are missing or damaged (naming
@@ -112,6 +117,7 @@ class PretrainingDataset(ExampleStream):
         static: bool = False,
         shuffle: bool = True,
         dupe_factor: int | None = None,
+        packing: bool = False,
         process_index: int = 0,
         num_processes: int = 1,
         legacy: bool = False,
@@ -128,6 +134,7 @@ class PretrainingDataset(ExampleStream):
             static=static,
             shuffle=shuffle,
             dupe_factor=dupe_factor,
+            packing=packing,
             process_index=process_index,
             num_processes=num_processes,
             prefetch=prefetch,

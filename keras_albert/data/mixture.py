@@ -25,7 +25,8 @@ class MixedDataset(ExampleStream):
         weights: a positive number for each; shares are these over their sum.
         batch_size: B, examples in a batch of all processes together.
         seed: integer; another seed spreads the datasets otherwise.
-        process_index, num_processes, prefetch: as in `PretrainingDataset`.
+        packing, process_index, num_processes, prefetch: as in `PretrainingDataset`; the datasets'
+            own are not used.
 
     Raises:
         ValueError: fewer than two datasets, datasets whose rows differ, weights that are not
@@ -47,6 +48,7 @@ class MixedDataset(ExampleStream):
         batch_size: int = 32,
         seed: int = 0,
         *,
+        packing: bool = False,
         process_index: int = 0,
         num_processes: int = 1,
         prefetch: int = 2,
@@ -54,6 +56,7 @@ class MixedDataset(ExampleStream):
         super().__init__(
             batch_size=batch_size,
             seed=seed,
+            packing=packing,
             process_index=process_index,
             num_processes=num_processes,
             prefetch=prefetch,
@@ -80,6 +83,8 @@ class MixedDataset(ExampleStream):
         )
         _check_alike(datasets)
         self.datasets = list(datasets)
+        self.sequence_length = datasets[0].sequence_length
+        self.max_predictions = datasets[0].max_predictions
         self.weights = list(weights)
         self.num_examples = sum(dataset.num_examples for dataset in datasets)
         counts = _round_to_sum(np.array(weights) / sum(weights) * PERIOD, PERIOD)

@@ -14,6 +14,7 @@ import numpy as np
 from keras_albert.arguments import check, check_booleans, check_integers, is_integer
 from keras_albert.data.prefetching import Prefetcher
 from keras_albert.data.shuffling import shuffled_run
+from keras_albert.preprocessing.packed_rows import pack_texts
 
 
 class ExampleStream(keras.utils.PyDataset):
@@ -33,6 +34,7 @@ class ExampleStream(keras.utils.PyDataset):
         static: see above.
         shuffle: whether each epoch has a random order of its own. `static` is never shuffled.
         dupe_factor: None, or the number of epochs after which draws repeat.
+        packing: whether examples of a batch share rows; see `PretrainingDataset`.
         process_index, num_processes: which of how many equal slices of each batch this process
             gets. In a `static` pass over several processes the last batch is filled up with
             examples of weight 0, so that all slices are equal.
@@ -54,6 +56,7 @@ class ExampleStream(keras.utils.PyDataset):
         static: bool = False,
         shuffle: bool = True,
         dupe_factor: int | None = None,
+        packing: bool = False,
         process_index: int = 0,
         num_processes: int = 1,
         prefetch: int = 2,
@@ -67,7 +70,11 @@ class ExampleStream(keras.utils.PyDataset):
         check_integers(owner, 1, num_processes=num_processes)
         check(owner, "an integer", is_integer, seed=seed)
         check_booleans(
-            owner, static=static, shuffle=shuffle, use_multiprocessing=use_multiprocessing
+            owner,
+            static=static,
+            shuffle=shuffle,
+            packing=packing,
+            use_multiprocessing=use_multiprocessing,
         )
         check(
             owner,
@@ -82,12 +89,18 @@ class ExampleStream(keras.utils.PyDataset):
                 f"process_index={process_index}, num_processes={num_processes}, "
                 f"batch_size={batch_size}"
             )
+        if packing and num_processes > 1:
+            raise ValueError(
+                "`packing` must be False where several processes share a batch: each would have "
+                f"another number of rows. Received: num_processes={num_processes}"
+            )
         super().__init__(workers, use_multiprocessing, max_queue_size)
         self.batch_size = batch_size
         self.seed = seed
         self.static = static
         self.shuffle = shuffle
         self.dupe_factor = dupe_factor
+        self.packing = packing
         self.process_index = process_index
         self.num_processes = num_processes
         self.prefetch = prefetch
@@ -128,6 +141,11 @@ class ExampleStream(keras.utils.PyDataset):
     def _pass_length(self) -> int:
         return self.num_examples * (self.dupe_factor or 1 if self.static else 1)
 
+    @property
+    def rows_per_batch(self) -> int:
+        """Rows that a batch takes: examples, or with `packing` what batch 0 takes."""
+        return len(self[0][0]["token_ids"]) if self.packing else self.batch_size
+
     def __getitem__(self, index: int):
         if index < 0 or (self.static and index >= len(self)):
             raise IndexError(f"No batch {index}: there are {len(self)} in a pass, from 0 on")
@@ -138,11 +156,10 @@ class ExampleStream(keras.utils.PyDataset):
         rows = self.batch_size // self.num_processes
         start = step * self.batch_size + self.process_index * rows
         item_B = np.arange(start, start + rows)
-        if not self.static:
-            return self._batch(item_B)
-        within = item_B < self._pass_length()
-        if self.num_processes == 1:
-            return self._batch(item_B[within])
+        within = item_B < (self._pass_length() if self.static else np.inf)
+        if self.num_processes == 1 or not self.static:
+            batch = self._batch(item_B[within])
+            return _packed(*batch) if self.packing else batch
         x, y, sample_weight = self._batch(np.where(within, item_B, 0))
         for weight in sample_weight.values():
             weight[~within] = 0
@@ -159,3 +176,11 @@ class ExampleStream(keras.utils.PyDataset):
 
     def _examples(self, index_B: np.ndarray, epoch_B: np.ndarray):
         raise NotImplementedError
+
+
+def _packed(x, y, sample_weight):
+    """The same examples in fewer rows of the same length."""
+    places_BM = np.pad(x["mask_positions"], [(0, 0), (1, 0)])  # [CLS], and the tokens to predict
+    packed = pack_texts(x, x["token_ids"].shape[1], places_BM)
+    packed["mask_positions"] = packed.pop("positions")
+    return packed, y, sample_weight

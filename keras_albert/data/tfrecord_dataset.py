@@ -49,6 +49,7 @@ class TFRecordDataset(ExampleStream):
         static: one pass in the files' order, the last batch as short as need be.
         shuffle: whether each epoch has a random order of its own; else it is the files'.
         vocabulary_size: token ids from this on are refused; None lets them pass.
+        packing: whether short examples share rows; see `PretrainingDataset`.
         process_index, num_processes: which of how many equal slices of each batch this process
             gets; see `PretrainingDataset`.
         progress: whether to show progress while large files are opened.
@@ -84,6 +85,7 @@ class TFRecordDataset(ExampleStream):
         static: bool = False,
         shuffle: bool = True,
         vocabulary_size: int | None = None,
+        packing: bool = False,
         process_index: int = 0,
         num_processes: int = 1,
         progress: bool = True,
@@ -97,6 +99,7 @@ class TFRecordDataset(ExampleStream):
             seed=seed,
             static=static,
             shuffle=shuffle,
+            packing=packing,
             process_index=process_index,
             num_processes=num_processes,
             prefetch=prefetch,

@@ -67,10 +67,11 @@ def write_tfrecords(
     check(owner, "a file's path", is_path, path=path)
     check_integers(owner, 1, num_files=num_files, epochs=epochs)
     check_booleans(owner, overwrite=overwrite, progress=progress)
-    if dataset.num_processes > 1 or (dataset.static and epochs > 1):
+    if dataset.num_processes > 1 or dataset.packing or (dataset.static and epochs > 1):
         raise ValueError(
-            "`dataset` must be whole (num_processes=1), and a static one is a single pass "
-            f"(epochs=1). Received: num_processes={dataset.num_processes}, "
+            "`dataset` must be whole (num_processes=1) with a row for each example "
+            "(packing=False), and a static one is a single pass (epochs=1). Received: "
+            f"num_processes={dataset.num_processes}, packing={dataset.packing}, "
             f"static={dataset.static}, epochs={epochs}"
         )
     examples = None if dataset.static else epochs * dataset.num_examples

@@ -219,6 +219,21 @@ class AlbertBackbone(keras_hub.models.Backbone):
             mask = ops.equal(texts[:, :, None], texts[:, None, :])
         return self.encoder(x, attention_mask=mask, positions=positions, training=training)
 
+    def outputs_of_texts(self, inputs, positions, training=None):
+        """The last layer's output at the tokens that heads read, of texts that share rows.
+
+        Args:
+            inputs: what `keras_albert.preprocessing.packed_rows.pack_texts` gives: N texts in fewer
+                rows, M places of each.
+            positions: its `"positions"` (R, K).
+            training: whether dropout is active.
+
+        Returns:
+            (N, M, H) in the compute dtype: row n is of text n.
+        """
+        x_RKH = self.outputs_at(inputs, positions, training=training)
+        return ops.take(ops.reshape(x_RKH, (-1, self.hidden_dim)), inputs["answers"], axis=0)
+
     def pooled(self, inputs):
         """`pooled_output` (B, H) alone, for which the last block computes [CLS] alone.
 

@@ -11,6 +11,11 @@ def is_model_input(x) -> bool:
     return isinstance(x, dict) and "token_ids" in x
 
 
+def is_packed(x) -> bool:
+    """Whether `x` is rows of several texts; see `preprocessing.packed_rows.pack_texts`."""
+    return isinstance(x, dict) and "text_ids" in x
+
+
 def is_raw(x) -> bool:
     """Whether `x` is examples before preprocessing: a string, or a list, tuple or array."""
     if isinstance(x, np.ndarray):

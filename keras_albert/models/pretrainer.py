@@ -10,7 +10,7 @@ from keras import ops
 from keras_albert.arguments import check_known
 from keras_albert.layers.heads import MaskedLMHead, SentenceOrderHead
 from keras_albert.models.fill_mask import fill_mask
-from keras_albert.models.inputs import is_model_input
+from keras_albert.models.inputs import is_model_input, is_packed
 from keras_albert.models.task import AlbertTask
 from keras_albert.preprocessing.pretraining import AlbertPretrainerPreprocessor
 from keras_albert.preprocessing.segments import OBJECTIVES
@@ -32,7 +32,8 @@ class AlbertPretrainer(AlbertTask, keras_hub.models.Task):
         **kwargs: other arguments of `keras_hub.models.Task`.
 
     Call arguments:
-        The backbone's inputs, and `"mask_positions"` int (B, P).
+        The backbone's inputs, and `"mask_positions"` int (B, P); or the x of a dataset with
+        `packing`.
 
     Returns:
         A dict of `"mlm"`, logits (B, P, V), and `"sentence"`, logits (B, 2); both float32. With
@@ -89,10 +90,8 @@ class AlbertPretrainer(AlbertTask, keras_hub.models.Task):
         }
         # [CLS] and the tokens to predict: the last block computes no others.
         first, positions = ops.zeros_like(inputs["token_ids"][:, :1]), inputs["mask_positions"]
-        x_BPH = backbone.outputs_at(inputs, ops.concatenate([first, positions], axis=1))
-        outputs = {"mlm": self.masked_lm_head(x_BPH[:, 1:])}
-        if self.sentence_head is not None:
-            outputs["sentence"] = self.sentence_head(backbone.pooler(x_BPH))
+        read = ops.concatenate([first, positions], axis=1)
+        outputs = self._heads(backbone.outputs_at(inputs, read))
         # The functional constructor, not a subclassed model's, sets up the graph; compiling comes
         # last, since it looks at the objective.
         compile = kwargs.pop("compile", True)
@@ -102,6 +101,19 @@ class AlbertPretrainer(AlbertTask, keras_hub.models.Task):
         self.objective = objective
         if compile:
             self.compile()
+
+    def _heads(self, x_BMH):
+        """Logits, from the last layer's output at [CLS] and then the tokens to predict."""
+        outputs = {"mlm": self.masked_lm_head(x_BMH[:, 1:])}
+        if self.sentence_head is not None:
+            outputs["sentence"] = self.sentence_head(self.backbone.pooler(x_BMH))
+        return outputs
+
+    def call(self, inputs, training=None, mask=None):
+        if not is_packed(inputs):
+            return super().call(inputs, training=training, mask=mask)
+        positions = inputs["mask_positions"]
+        return self._heads(self.backbone.outputs_of_texts(inputs, positions, training))
 
     def compile(self, optimizer="auto", loss="auto", **kwargs):
         """Configure training; without arguments, as ALBERT was pretrained.
@@ -196,6 +208,8 @@ class AlbertPretrainer(AlbertTask, keras_hub.models.Task):
 
     def _check_dataset(self, data) -> None:
         """Raise a `ValueError` where a dataset was made for another model than this one."""
+        if getattr(data, "packing", False):
+            self.check_undivided()
         for part in getattr(data, "datasets", (data,)):
             objective = getattr(part, "objective", self.objective)
             if objective != self.objective:

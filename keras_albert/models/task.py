@@ -8,9 +8,10 @@ import numpy as np
 from keras_albert.arguments import check, check_booleans, check_positive_integers
 from keras_albert.models.backbone import AlbertBackbone
 from keras_albert.models.inputs import is_dataset_of_texts, is_raw, number_of_steps
+from keras_albert.models.pipelines import for_keras
 from keras_albert.models.saved_task import SavedTask
 from keras_albert.models.whole_steps import WholeSteps
-from keras_albert.preprocessing.example_batches import ExampleBatches, for_keras, padded_length
+from keras_albert.preprocessing.example_batches import ExampleBatches, padded_length
 from keras_albert.training.accumulation import step_losses
 from keras_albert.training.adamw import AdamW
 from keras_albert.training.replica_batches import fill_up
@@ -257,7 +258,7 @@ class AlbertTask(WholeSteps, SavedTask):
             return self.predict_rows(self._encode(x), batch_size, packing=packing, **kwargs)
         if is_dataset_of_texts(x):
             return super().predict(x, batch_size, **kwargs)
-        return keras.Model.predict(self, x, batch_size, **kwargs)
+        return keras.Model.predict(self, for_keras(x), batch_size, **kwargs)
 
     def predict_rows(self, rows, batch_size=None, *, packing=False, **kwargs):
         """The outputs for rows that the preprocessor has encoded, in their order."""
@@ -319,11 +320,7 @@ class AlbertTask(WholeSteps, SavedTask):
                 "`packing` is of raw texts: model inputs are rows already, and a dataset is a "
                 f"`PyDataset` or has a pipeline. Received: packing=True and {type(x).__name__}"
             )
-        if self.parts > 1:
-            raise ValueError(
-                "A packed batch cannot be cut into equal parts: leave out `packing`, or train on "
-                f"one device without `accumulation_steps`. Received: {self.parts} parts"
-            )
+        self.check_undivided()
 
     def _batches(self, rows, batch_size, **kwargs):
         return ExampleBatches(self, rows, batch_size or _BATCH_SIZE, **kwargs)

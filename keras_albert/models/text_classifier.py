@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_albert.arguments import check, check_known, check_positive_integers, check_rates
 from keras_albert.models.early_exit import EarlyExit
+from keras_albert.models.inputs import is_packed
 from keras_albert.models.labels import (
     add_classifier,
     check_class_labels,
@@ -110,13 +111,10 @@ class AlbertTextClassifier(EarlyExit, AlbertTask, keras_hub.models.TextClassifie
         return not self.early_exit
 
     def call(self, inputs, training=None, mask=None):
-        if not isinstance(inputs, dict) or "text_ids" not in inputs:
+        if not is_packed(inputs):
             return super().call(inputs, training=training, mask=mask)
-        x_RQH = self.backbone.outputs_at(inputs, inputs["first_positions"], training=training)
-        x_NH = ops.take(
-            ops.reshape(x_RQH, (-1, self.backbone.hidden_dim)), inputs["answers"], axis=0
-        )
-        pooled_NH = self.backbone.pooler(x_NH[:, None])
+        x_N1H = self.backbone.outputs_of_texts(inputs, inputs["positions"], training)
+        pooled_NH = self.backbone.pooler(x_N1H)
         logits = self.classifier(self.classifier_dropout(pooled_NH, training=training))
         return ops.cast(logits, "float32")
 

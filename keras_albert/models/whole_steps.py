@@ -7,7 +7,8 @@ import keras
 from keras_albert.arguments import check_positive_integers
 from keras_albert.layers.dropout import masks_of_replica
 from keras_albert.layers.shared_products import one_backward
-from keras_albert.preprocessing.example_batches import ExampleBatches, for_keras
+from keras_albert.models.pipelines import for_keras
+from keras_albert.preprocessing.example_batches import ExampleBatches
 from keras_albert.training import accumulation, ddp, distribution
 from keras_albert.training.processes import check_slices
 from keras_albert.training.replica_batches import EvenBatches, check_divides, over_replicas
@@ -30,6 +31,16 @@ class WholeSteps:
     def is_divided(self) -> bool:
         """Whether a step is made of parts: here, or in the processes of `torchrun`."""
         return self.parts > 1 or ddp.is_distributed()
+
+    def check_undivided(self) -> None:
+        """Raise a `ValueError` where packed batches, whose rows differ in number, would be cut."""
+        layout = keras.distribution.distribution()
+        if self.parts > 1 or layout is not None:
+            raise ValueError(
+                "A packed batch cannot be cut into equal parts: leave out `packing`, or train on "
+                "one device without `accumulation_steps`. Received: "
+                + (f"{self.parts} parts" if layout is None else type(layout).__name__)
+            )
 
     def start_processes(self, data) -> None:
         """Meet the other processes of the run, if there are any, and begin with equal weights."""

@@ -94,31 +94,3 @@ def padded_length(length: int, limit: int) -> int:
     """The length that rows of `length` tokens are packed to: a step of `LENGTHS`, or the limit."""
     steps = [step for step in LENGTHS if step >= length]
     return min(steps[0], limit) if steps else limit
-
-
-def for_keras(data):
-    """What Keras' loops take for `data`: the same, but batches whose lengths differ say so.
-
-    On TensorFlow that is a pipeline of tf.data, which also ends when its last batch does.
-    """
-    if not isinstance(data, ExampleBatches) or keras.backend.backend() != "tensorflow":
-        return data
-    import tensorflow as tf
-    from keras.src.trainers.data_adapters.data_adapter_utils import get_tensor_spec
-    from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-
-    class Adapter(PyDatasetAdapter):
-        def get_tf_dataset(self):
-            # The autotuner of tf.data sleeps for 10 ms, 20, 40 and so on, and the end of a pass can
-            # wait until it wakes: 5.4 seconds of `predict` took 10.3.
-            options = tf.data.Options()
-            options.autotune.enabled = False
-            return super().get_tf_dataset().with_options(options)
-
-    adapter = Adapter(data)
-    # Keras would take the length that the first two batches have for that of all.
-    adapter._output_signature = tf.nest.map_structure(
-        lambda spec: spec and tf.TensorSpec([None] * spec.shape.rank, spec.dtype),
-        get_tensor_spec([adapter._standardize_batch(data[0])]),
-    )
-    return adapter

@@ -84,7 +84,7 @@ class TrainingLog(keras.callbacks.Callback):
         """Take batch size and lengths from a dataset; returns the dataset."""
         self._data = data
         if self.tokens_per_step is None:
-            self.tokens_per_step = data.batch_size * data.sequence_length
+            self.tokens_per_step = _rows(data) * data.sequence_length
         return data
 
     def on_train_begin(self, logs=None):
@@ -193,7 +193,7 @@ class TrainingLog(keras.callbacks.Callback):
             return None
         data = self._data
         return operations_per_step(
-            backbone, data.batch_size, data.sequence_length, data.max_predictions
+            backbone, _rows(data), data.sequence_length, data.max_predictions
         )
 
     def _write(self, row):
@@ -202,6 +202,11 @@ class TrainingLog(keras.callbacks.Callback):
             file.write(json.dumps(row) + "\n")
         if self._board is not None:
             add_to_board(self._board, [row])
+
+
+def _rows(data):
+    """Rows of a batch: fewer than examples where they are packed."""
+    return getattr(data, "rows_per_batch", data.batch_size)
 
 
 def read_log(path: str | os.PathLike) -> list[dict]:

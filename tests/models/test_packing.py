@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import keras_albert as ka
-from keras_albert.preprocessing.example_batches import ExampleBatches, for_keras
+from keras_albert.models.pipelines import for_keras
+from keras_albert.preprocessing.example_batches import ExampleBatches
 from keras_albert.preprocessing.packed_rows import pack_texts
 from tests.conftest import to_numpy
 
@@ -16,9 +17,9 @@ TEXTS = [" ".join("abcdefghij"[n % 10 : n % 10 + 1 + n % 4] * (1 + n % 5)) for n
 LABELS = [n % 3 for n in range(21)]
 
 
-def classifier(num_classes=3, early_exit=False):
+def small_backbone():
     keras.utils.set_random_seed(0)
-    backbone = ka.AlbertBackbone(
+    return ka.AlbertBackbone(
         vocabulary_size=len(WORDS),
         num_layers=3,
         num_heads=2,
@@ -28,15 +29,45 @@ def classifier(num_classes=3, early_exit=False):
         max_sequence_length=64,
         initializer_range=0.3,
     )
+
+
+def classifier(num_classes=3, early_exit=False):
     preprocessor = ka.AlbertPreprocessor(ka.BertTokenizer(WORDS), sequence_length=64)
     return ka.AlbertTextClassifier(
-        backbone, num_classes, preprocessor, dropout=0.0, early_exit=early_exit
+        small_backbone(), num_classes, preprocessor, dropout=0.0, early_exit=early_exit
     )
 
 
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """Documents of 2 to 60 tokens in sentences, most of them short."""
+    rng = np.random.default_rng(0)
+    directory = tmp_path_factory.mktemp("short") / "shards"
+    documents = [
+        "\n".join(" ".join(rng.choice(list("abcdefghij"), 2 + int(3 * rng.pareto(1.5)) % 20))
+                  for _ in range(1 + number % 3))
+        for number in range(90)
+    ]  # fmt: skip
+    tokenizer = ka.BertTokenizer(WORDS)
+    ka.prepare_corpus(
+        iter(documents), directory, tokenizer=tokenizer, sentences="lines", progress=False
+    )
+    return directory
+
+
+def short_documents(shards, **options):
+    options = {"sequence_length": 32, "batch_size": 24, "seed": 2, **options}
+    return ka.PretrainingDataset(shards, **options)
+
+
 @pytest.mark.backend_free
-@given(st.lists(st.integers(1, 20), min_size=1, max_size=40), st.integers(8, 40))
-def test_every_text_stands_whole_in_one_place(lengths, limit):
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=40),
+    st.integers(8, 40),
+    st.integers(0, 4),
+    st.randoms(use_true_random=False),
+)
+def test_every_text_stands_whole_in_one_place(lengths, limit, others, random):
     longest = max(lengths)
     mask = np.arange(longest) < np.array(lengths)[:, None]
     ids = np.arange(1, mask.size + 1).reshape(mask.shape)
@@ -45,20 +76,33 @@ def test_every_text_stands_whole_in_one_place(lengths, limit):
         "segment_ids": (ids % 2 * mask).astype("int32"),
         "padding_mask": mask,
     }
-    packed = pack_texts(x, limit)
+    places = np.zeros((len(lengths), 1 + others), "int32")
+    for row, size in zip(places, lengths, strict=True):
+        drawn = sorted(random.sample(range(1, size), min(others, size - 1)))
+        row[1 : 1 + len(drawn)] = drawn
+    packed = pack_texts(x, limit, places if others else None)
     count, length = packed["token_ids"].shape
     assert length == max(limit, longest)
     assert packed["padding_mask"].sum() == sum(lengths)
-    slots = packed["first_positions"].shape[1]
+    slots = packed["positions"].shape[1]
+    assert packed["answers"].shape == places.shape
     for text, size in enumerate(lengths):
-        row, slot = divmod(int(packed["answers"][text]), slots)
-        first = packed["first_positions"][row, slot]
+        row_M, slot_M = np.divmod(packed["answers"][text], slots)
+        row = row_M[0]
+        assert (row_M == row).all()
+        read_M = packed["positions"][row, slot_M]
+        first = read_M[0]
+        np.testing.assert_array_equal(read_M - first, places[text])
         part = slice(first, first + size)
         for name in x:
             np.testing.assert_array_equal(packed[name][row, part], x[name][text, :size])
         np.testing.assert_array_equal(packed["position_ids"][row, part], np.arange(size))
-        assert (packed["text_ids"][row] == slot + 1).sum() == size
-    assert len(set(packed["answers"].tolist())) == len(lengths)
+        number = packed["text_ids"][row, first]
+        assert number > 0
+        np.testing.assert_array_equal(
+            np.flatnonzero(packed["text_ids"][row] == number), np.arange(first, first + size)
+        )
+    assert len(set(packed["answers"][:, 0].tolist())) == len(lengths)
     # First fit leaves at most one row that is not more than half full, but for what is rounded up.
     used = packed["padding_mask"].sum(1)
     assert (used[used > 0] <= length / 2).sum() <= 1
@@ -94,6 +138,77 @@ def test_it_learns_and_draws_batches_whatever_the_length():
     ).history
     assert history["loss"][-1] < 0.3 * history["loss"][0]
     assert len(history["val_loss"]) == 30
+
+
+@pytest.mark.parametrize("objective", ["sop", pytest.param("none", marks=pytest.mark.backend_free)])
+def test_pretraining_on_short_documents_is_that_on_rows_of_their_own(shards, objective):
+    """Losses, accuracies, logits, and weights after steps of plain descent."""
+    found = []
+    for packing in (False, True):
+        options = {"packing": packing, "objective": objective}
+        data = short_documents(shards, **options)
+        held_out = short_documents(shards, **options, static=True, batch_size=48)
+        model = ka.AlbertPretrainer(small_backbone(), objective=objective)
+        model.compile(keras.optimizers.SGD(0.5))
+        logits = model.predict(held_out, verbose=0)
+        history = model.fit(data, steps_per_epoch=3, validation_data=held_out, verbose=0).history
+        scores = model.evaluate(held_out, verbose=0)
+        weights = [to_numpy(weight) for weight in model.weights]
+        found.append([*logits.values(), *history.values(), scores, *weights])
+        rows = [data[step][0]["token_ids"].shape for step in range(8)]
+        assert {length for _, length in rows} == {32}
+        assert max(count for count, _ in rows) <= (12 if packing else 24)
+    assert len(held_out) * 48 > held_out.num_examples  # the last batch is a short one
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=0, atol=1e-5)
+
+
+@pytest.mark.backend_free
+def test_a_packed_stream_has_the_examples_of_its_plain_one(shards, tmp_path):
+    """Of shards, of the original's files and of a mixture: labels are equal, and every token."""
+    plain, packed = (short_documents(shards, packing=packing) for packing in (False, True))
+    file = tmp_path / "examples.tfrecord"
+    ka.write_tfrecords(short_documents(shards, static=True), file, progress=False)
+    both = [plain, short_documents(shards, seed=4)]
+    pairs = [
+        (plain, packed),
+        (
+            ka.TFRecordDataset(file, 24, progress=False),
+            ka.TFRecordDataset(file, 24, progress=False, packing=True),
+        ),
+        (
+            ka.MixedDataset(both, [1, 2], batch_size=24),
+            ka.MixedDataset(both, [1, 2], batch_size=24, packing=True),
+        ),
+    ]
+    for one, other in pairs:
+        for step in (0, 3, 40):
+            (x, *labels), (z, *others) = one[step], other[step]
+            for wanted, got in zip(labels, others, strict=True):
+                assert wanted.keys() == got.keys()
+                for name in wanted:
+                    np.testing.assert_array_equal(got[name], wanted[name])
+            row, slot = np.divmod(z["answers"], z["mask_positions"].shape[1])
+            place = z["mask_positions"][row, slot]
+            np.testing.assert_array_equal(place[:, 1:] - place[:, :1], x["mask_positions"])
+            lengths = x["padding_mask"].sum(1)
+            for text, length in enumerate(lengths):
+                part = row[text, 0], slice(place[text, 0], place[text, 0] + length)
+                np.testing.assert_array_equal(z["token_ids"][part], x["token_ids"][text, :length])
+            assert z["padding_mask"].sum() == lengths.sum()
+    assert packed.rows_per_batch == len(packed[0][0]["token_ids"]) < plain.rows_per_batch == 24
+    assert ka.MixedDataset(both, [1, 2]).sequence_length == 32
+
+
+def test_packed_batches_that_would_be_cut_are_refused(shards):
+    with pytest.raises(ValueError, match="`packing` must be False.*num_processes=2"):
+        short_documents(shards, packing=True, num_processes=2)
+    with pytest.raises(ValueError, match="`packing` of PretrainingDataset must be True or False"):
+        short_documents(shards, packing="yes")
+    model = ka.AlbertPretrainer(small_backbone())
+    model.compile(accumulation_steps=2)
+    with pytest.raises(ValueError, match="cannot be cut into equal parts.*2 parts"):
+        model.fit(short_documents(shards, packing=True), verbose=0)
 
 
 def test_what_cannot_be_packed_is_refused():
