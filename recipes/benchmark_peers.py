@@ -10,7 +10,8 @@
     lengths      a pass over SST-2, QNLI and SQuAD with their real lengths
     latency      one text of 32 tokens
     small        training steps of 1 x 32 and 8 x 32 tokens, by depth
-    start        from the start of a process to its first prediction and first step, by depth
+    start        from the start of a process to its first prediction and first step, by depth;
+                 "kept": where an earlier process left what JAX had compiled
     memory       of a training step, recomputing (remat) and not
     sizes        every size of ALBERT and BERT relative to BERT-large, beside the paper's column
 
@@ -215,9 +216,9 @@ class Run:
         self.records.append(found)
         benchmark_report.show(found)
 
-    def open(self, side, task):
-        """A process for a side."""
-        variables = environment(side, self.args.threads, self.args.dtype)
+    def open(self, side, task, more=()):
+        """A process for a side, with `more` variables in its environment."""
+        variables = {**environment(side, self.args.threads, self.args.dtype), **dict(more)}
         return Worker(side, self.spec(side, task), variables, self.folder)
 
     def spec(self, side, task):
