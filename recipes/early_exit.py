@@ -11,10 +11,12 @@ Times are of whole predictions of all examples, strings to logits, at every pati
 `--repeats` times, of which the median counts; a first round, which compiles, does not. The patience
 that is chosen is the smallest whose accuracy is within `--tolerance` of that of all depths.
 
-Measured with `albert_tiny`, fine-tuned on SST-2 as `finetune_glue.py` says, on 688 held-out
-sentences: with a patience of 1 they leave after 2.04 of 4 depths, and 77.9% are right where all
-depths have 77.3%. In batches of 32 that is 1.37 times the speed on PyTorch and 1.02 on JAX: of so
-narrow an encoder the calls take as long as the products.
+Measured on 688 held-out sentences of SST-2, PyTorch, batches of 32: a deep and narrow encoder (12
+layers, H 128, trained on 59,644 phrases from random weights, two epochs) is right on 80.8% with all
+depths and on 80.5% with the patience of 2 that is chosen, at 2.22 times the speed: texts leave
+after 3.1 depths. `albert_tiny`, fine-tuned as `finetune_glue.py` says, leaves after 2.04 of 4 depths
+with a patience of 1 (77.9%, all depths 77.3%): 1.37 times the speed on PyTorch and 1.02 on JAX,
+since calls of so few depths take as long as the products.
 """
 
 import argparse

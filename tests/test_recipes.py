@@ -50,13 +50,15 @@ def toy(tmp_path, *more):
     ["sop", *[pytest.param(o, marks=pytest.mark.backend_free) for o in ("nsp", "none")]],
 )
 def test_the_recipe_from_text_to_a_saved_model(tmp_path, capsys, objective):
-    pretrain.main(toy(tmp_path, "--objective", objective))
+    packing = ["--packing"] if objective == "nsp" else []
+    pretrain.main(toy(tmp_path, "--objective", objective, *packing))
     run = tmp_path / "run"
     rows = list(csv.DictReader((run / "log.csv").read_text().splitlines()))
     assert len(rows) == 2 and float(rows[-1]["val_mlm_accuracy"]) >= 0
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
     assert "6 steps of 4 x 32 tokens" in printed  # 5, in two epochs of 3
+    assert ("a pass, packed into" in printed) == bool(packing)
     assert "most frequent token" in printed and ("always the same" in printed) == (
         objective != "none"
     )
@@ -148,7 +150,13 @@ def test_the_embedded_corpus_is_clean_text():
 
 
 def test_bad_options_end_before_anything_is_made(tmp_path, capsys):
-    for wrong in (["--steps", "0"], ["--evaluations", "0"], ["--holdout", "0"], ["--preset"]):
+    for wrong in (
+        ["--steps", "0"],
+        ["--evaluations", "0"],
+        ["--holdout", "0"],
+        ["--preset"],
+        ["--packing", "--global-batch-size", "8"],
+    ):
         with pytest.raises(SystemExit):
             pretrain.main(toy(tmp_path, *wrong))
     assert not (tmp_path / "run").exists()
