@@ -109,7 +109,7 @@ def test_every_text_stands_whole_in_one_place(lengths, limit, others, random):
     assert (used == 0).sum() < max(1, len(lengths) // 16)
 
 
-@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("pairs", [True, pytest.param(False, marks=pytest.mark.backend_free)])
 def test_outputs_and_steps_are_those_of_rows_of_their_own(pairs):
     """Weights after steps of plain descent: what they lose are gradients."""
     x = (TEXTS, TEXTS[::-1]) if pairs else TEXTS
@@ -129,6 +129,7 @@ def test_outputs_and_steps_are_those_of_rows_of_their_own(pairs):
         np.testing.assert_allclose(other, one, rtol=0, atol=1e-5)
 
 
+@pytest.mark.backend_free
 def test_it_learns_and_draws_batches_whatever_the_length():
     model = classifier(2)
     model.compile(learning_rate=1e-2)
