@@ -22,28 +22,8 @@ positions that are not masked, lowers a side's own rate. KerasHub has no sentenc
 transformers computes its head on all positions: each side is as it is. On a GPU `--dtype
 mixed_bfloat16` measures as one trains there; float32 is whole there, without TF32.
 
-Measured of `albert_base_v2` on two cores of an AMD EPYC (AVX2), three rounds; how many times as
-long a peer takes as this package's quickest: the median of the rounds' ratios (least to largest):
-
-    training step, 8 x 128, torch 5.45 s:  transformers 1.29 (1.17..1.32),
-                                           compiled 1.13 (1.12..1.17)
-    prediction, 8 x 128, ONNX 1.27 s:      transformers 1.61 (1.43..1.76),
-                                           compiled 1.33 (1.13..1.76), its ONNX 1.07 (0.98..1.53)
-    prediction, 1 x 32, ONNX 53.5 ms:      transformers 3.41 (2.81..3.56),
-                                           compiled 1.98 (1.96..2.28), its ONNX 1.18 (1.14..1.36)
-
-In Keras itself one text took 98 ms on TensorFlow and 104 on JAX; on PyTorch it takes 1.22 times
-(1.00 to 1.33) as long as transformers, whose layers are fewer calls. Texts of real lengths, in an
-hour when the machine's matrix peak was a half to two thirds of what it is when quiet:
-
-    SST-2, JAX packed 26.0 ms a text:      transformers 3.22 (3.00..3.63), to 128 tokens 12.6,
-                                           compiled 2.88 (2.62..3.11), its ONNX 2.53 (2.32..2.67)
-    QNLI, JAX packed 107 ms:               transformers 1.82 (1.46..2.56), to 128 tokens 2.37,
-                                           compiled 1.92 (1.33..2.11), its ONNX 1.59 (1.40..1.85)
-    SQuAD, ONNX 474 ms:                    transformers 1.11 (1.06..1.22), to 384 tokens 2.16,
-                                           compiled 1.07 (1.04..1.14), its ONNX 0.98 (0.92..1.06)
-
-`finetuning`, `small`, `start`, `memory` and `sizes` have not been measured at this size.
+`docs/speed.md` has what was measured of `albert_base_v2` on two cores, beside the goals, and what
+stands in the way of those that were not reached.
 """
 
 import argparse
