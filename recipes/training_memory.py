@@ -9,6 +9,7 @@ LAMB's moments) is taken off, and what remains are activations and gradients. JA
 what a step took: there, what stands before the first step is taken off, and its program remains.
 """
 
+import gc
 import json
 import os
 import pathlib
@@ -89,6 +90,7 @@ def measure(task):
     for step in range(2):
         if step == 1:
             if _backend() != "jax":
+                gc.collect()  # what the first step left in cycles is not between steps
                 before = now()
             start_peak()
         began = time.monotonic()
