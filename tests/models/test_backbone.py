@@ -179,20 +179,20 @@ def trained(policy, optimizer, steps):
 
 
 @pytest.mark.parametrize(
-    ("policy", "epsilon", "gradient_error"),
-    [("mixed_bfloat16", 2**-8, 0.06), ("mixed_float16", 2**-11, 0.03)],
+    ("policy", "epsilon"), [("mixed_bfloat16", 2**-8), ("mixed_float16", 2**-11)]
 )
-def test_gradients_in_mixed_precision_are_those_of_float32(policy, epsilon, gradient_error):
+def test_gradients_in_mixed_precision_are_those_of_float32(policy, epsilon):
     """SGD moves by the gradient itself: a scale of the loss that is not taken out again shows.
 
-    The LayerNorms of so narrow a model amplify a rounding ten times and more on the way back, and
-    each further step amplifies it again: so the bound is wide, and one step is taken.
+    The LayerNorms of so narrow a model amplify a rounding ten times and more on the way back (24
+    times in bfloat16 where the CPU itself multiplies it), and each further step amplifies it again:
+    so the bound is 32 roundings, and one step is taken.
     """
     expected_loss, expected = trained("float32", keras.optimizers.SGD(0.1), steps=1)
     loss, moved = trained(policy, keras.optimizers.SGD(0.1), steps=1)
     np.testing.assert_allclose(loss, expected_loss, rtol=2 * epsilon)
     assert np.linalg.norm(expected) > 0.01
-    assert np.linalg.norm(moved - expected) < gradient_error * np.linalg.norm(expected)
+    assert np.linalg.norm(moved - expected) < 32 * epsilon * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
