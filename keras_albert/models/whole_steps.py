@@ -35,7 +35,7 @@ class WholeSteps:
     def check_undivided(self) -> None:
         """Raise a `ValueError` where packed batches, whose rows differ in number, would be cut."""
         layout = keras.distribution.distribution()
-        if self.parts > 1 or layout is not None:
+        if self.is_divided or layout is not None:
             raise ValueError(
                 "A packed batch cannot be cut into equal parts: leave out `packing`, or train on "
                 "one device without `accumulation_steps`. Received: "

@@ -69,7 +69,7 @@ class AdamW(keras.optimizers.AdamW):
         exclusion = Exclusion("AdamW", exclude)
         super().__init__(
             learning_rate=learning_rate,
-            weight_decay=weight_decay,
+            weight_decay=weight_decay or 0.0,  # Keras takes no None
             epsilon=epsilon,
             global_clipnorm=global_clipnorm,
             name=name,
@@ -106,7 +106,7 @@ class AdamW(keras.optimizers.AdamW):
         moments = [(self._momentums[i], self._velocities[i]) for i in indices]
         decay = self.weight_decay or 0.0
         decays = [decay * self._use_weight_decay(variable) for variable in trainable_variables]
-        steps, rates = int(self.iterations.value) + 1, (float(learning_rate), decays)
+        steps, rates = int(self.iterations) + 1, (float(learning_rate), decays)
         betas = self.beta_1, self.beta_2
         adamw_steps(trainable_variables, grads, moments, steps, rates, *betas, self.epsilon)
 

@@ -17,7 +17,7 @@ def global_norm(tensors):
     if is_torch():
         import torch
 
-        norms = [torch.linalg.vector_norm(t.detach(), dtype=torch.float32) for t in tensors]
+        norms = [torch.linalg.vector_norm(t.detach().to(torch.float32)) for t in tensors]
         return torch.linalg.vector_norm(torch.stack(norms))
     squares = [ops.sum(ops.square(ops.cast(tensor, "float32"))) for tensor in tensors]
     return ops.sqrt(sum(squares[1:], squares[0]))

@@ -125,7 +125,7 @@ class Lamb(keras.optimizers.Optimizer):
         weight = ops.convert_to_tensor(variable)
         update = self._update(index, weight)
         if not self._excluded[index]:
-            rate = rate * _trust_ratio(weight, update)
+            rate = rate * ops.cast(_trust_ratio(weight, update), dtype)
         take_off(self, variable, update, rate)
 
     def _update(self, index, weight):

@@ -54,6 +54,29 @@ def test_lamb_equals_its_formulas(clip):
         np.testing.assert_allclose(to_numpy(variable.value), value, rtol=0, atol=2e-6)
 
 
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [
+        (lambda: keras_albert.Lamb(0.1), "bfloat16"),
+        (lambda: keras_albert.Lamb(0.1), "float16"),
+        (lambda: keras_albert.AdamW(0.1, weight_decay=None), "float32"),
+        (lambda: keras_albert.AdamW(0.1, gradient_accumulation_steps=2), "float32"),
+    ],
+)
+def test_steps_in_other_types_and_accumulated(make, dtype):
+    """Against the same in float32; weights and gradients are exact in bfloat16."""
+    moved = []
+    for kind in ("float32", dtype):
+        variable = keras.Variable(np.array([[1.0, -2.0], [0.5, 4.0]]), dtype=kind)
+        optimizer = make()
+        optimizer.build([variable])
+        for _ in range(2):
+            optimizer.apply([keras.ops.convert_to_tensor([[0.5, 1.0], [-1.0, 0.25]], kind)])
+        moved.append(to_numpy(keras.ops.cast(variable.value, "float32")))
+    assert np.abs(moved[0] - [[1.0, -2.0], [0.5, 4.0]]).min() > 0.01
+    np.testing.assert_allclose(moved[1], moved[0], rtol=2**-5)
+
+
 @pytest.mark.filterwarnings("ignore:Gradients do not exist for variables")
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("clip", [1.0, None])
