@@ -39,7 +39,7 @@ class WholeSteps:
             raise ValueError(
                 "A packed batch cannot be cut into equal parts: leave out `packing`, or train on "
                 "one device without `accumulation_steps`. Received: "
-                + (f"{self.parts} parts" if layout is None else type(layout).__name__)
+                + (f"{self.parts} parts a process" if layout is None else type(layout).__name__)
             )
 
     def start_processes(self, data) -> None:

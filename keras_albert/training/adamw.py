@@ -5,9 +5,9 @@ from keras import ops
 
 from keras_albert.arguments import check, check_positive_numbers, is_number
 from keras_albert.training.in_place import (
+    ClipsTogether,
     adam_step,
     adamw_steps,
-    clip_together,
     is_torch,
     move_average,
     move_average_of_square,
@@ -21,7 +21,7 @@ from keras_albert.training.optimizer_arguments import (
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
-class AdamW(keras.optimizers.AdamW):
+class AdamW(ClipsTogether, keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` without decay on LayerNorm and biases.
 
     Keras' `exclude_from_weight_decay` looks at a variable's last name alone and is lost when the
@@ -88,11 +88,6 @@ class AdamW(keras.optimizers.AdamW):
     def apply(self, grads, trainable_variables=None):
         variables = list(trainable_variables or self._trainable_variables)
         super().apply(dense_gradients(grads, variables), trainable_variables)
-
-    def _clip_gradients(self, grads):
-        if not is_torch() or not self.global_clipnorm:
-            return super()._clip_gradients(grads)
-        return clip_together(grads, self.global_clipnorm)
 
     def _apply_weight_decay(self, variables):
         if not self._is_fused(variables):

@@ -23,11 +23,16 @@ def global_norm(tensors):
     return ops.sqrt(sum(squares[1:], squares[0]))
 
 
-def clip_together(grads, most):
-    """New gradients, scaled down to the global norm `most`; NaN where it is not finite."""
-    norm = global_norm(grads)
-    scale = most * ops.minimum(1.0 / norm, 1.0 / most) + (norm - norm)
-    return [grad * ops.cast(scale, grad.dtype) for grad in grads]
+class ClipsTogether:
+    """Mixed into an optimizer: clipping by the global norm with fewer copies."""
+
+    def _clip_gradients(self, grads):
+        if not is_torch() or not self.global_clipnorm:
+            return super()._clip_gradients(grads)
+        most, norm = self.global_clipnorm, global_norm(grads)
+        # NaN where the norm is not finite, as in Keras.
+        scale = most * ops.minimum(1.0 / norm, 1.0 / most) + (norm - norm)
+        return [grad * ops.cast(scale, grad.dtype) for grad in grads]
 
 
 def move_average(optimizer, average, value, decay):

@@ -5,11 +5,10 @@ from keras import ops
 
 from keras_albert.arguments import is_number
 from keras_albert.training.in_place import (
+    ClipsTogether,
     adam_step,
     add_share,
-    clip_together,
     global_norm,
-    is_torch,
     move_average,
     move_average_of_square,
     take_off,
@@ -22,7 +21,7 @@ from keras_albert.training.optimizer_arguments import (
 
 
 @keras.saving.register_keras_serializable(package="keras_albert")
-class Lamb(keras.optimizers.Optimizer):
+class Lamb(ClipsTogether, keras.optimizers.Optimizer):
     """Layer-wise adaptive moments, without bias correction, with the decay inside the ratio.
 
     m = beta_1 m + (1 - beta_1) g,   v = beta_2 v + (1 - beta_2) g^2
@@ -106,11 +105,6 @@ class Lamb(keras.optimizers.Optimizer):
     def apply(self, grads, trainable_variables=None):
         variables = list(trainable_variables or self._trainable_variables)
         super().apply(dense_gradients(grads, variables), trainable_variables)
-
-    def _clip_gradients(self, grads):
-        if not is_torch() or not self.global_clipnorm:
-            return super()._clip_gradients(grads)
-        return clip_together(grads, self.global_clipnorm)
 
     def _apply_weight_decay(self, variables):
         """Nothing: the decay is part of the update, so that the trust ratio scales it."""
