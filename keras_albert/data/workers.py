@@ -87,12 +87,13 @@ class _Worker:
     def __init__(self, pickled_work: bytes):
         # It imports what this process can, and nothing that happens to lie in its directory.
         path = os.pathsep.join(place or os.getcwd() for place in sys.path)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, LIGHT: "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-        )
+        with _ctrl_c_held_back():
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, LIGHT: "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+            )
         self._pickled_work = pickled_work
 
     def ask(self, item):
@@ -126,9 +127,27 @@ class _Worker:
         self._process.wait()
 
 
+@contextlib.contextmanager
+def _ctrl_c_held_back():
+    """Processes started within hold Ctrl-C back until they say what they do with it.
+
+    A terminal sends it to all of them, also to those whose interpreter is still starting.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve():
     """What a worker process runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     # Programs that the work starts, and what it prints, must not get between the two.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
