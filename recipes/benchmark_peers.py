@@ -13,6 +13,7 @@
     start        from the start of a process to its first prediction and first step, by depth;
                  "kept": where an earlier process left what JAX had compiled
     memory       of a training step, recomputing (remat) and not
+    jit          steps and predictions with jit_compile and without, by backend
     sizes        every size of ALBERT and BERT relative to BERT-large, beside the paper's column
 
 Each side is a process of its own, with the same weights; one computes at a time, in turn. Before
@@ -48,7 +49,7 @@ from keras_albert_recipes.benchmark_workers import (
 )
 
 STEPS = ("pretraining", "small", "inference", "latency", "lengths", "finetuning")
-SOLO = ("start", "memory", "sizes")  # start processes for every number
+SOLO = ("start", "memory", "jit", "sizes")  # start processes for every number
 NOT_BY_DEFAULT = ("keras_hub-torch", "keras_hub-tensorflow")
 MINUTES = 30, 10  # on a CPU, on a GPU
 TOLERANCES = {"float32": (1e-4, 1e-3), "mixed_bfloat16": (5e-2, 5e-2)}  # of outputs, of losses

@@ -80,9 +80,11 @@ def table(found):
             cells = "".join(f"{ratio(found['ratios'][side][peer]):>{width}}" for side in own)
             lines.append(f"  {peer:<34}{cells}")
     if relative := found.get("relative"):
-        lines.append(f"  times as fast as {relative['to']}, and in the paper:")
+        paper = ", and in the paper" if relative["paper"] else ""
+        lines.append(f"  times as fast as {relative['to']}{paper}:")
         for name, cell in relative["values"].items():
-            lines.append(f"    {name:<22} {ratio(cell):<20} {relative['paper'].get(name, '')}")
+            line = f"    {name:<28} {ratio(cell):<20} {relative['paper'].get(name, '')}"
+            lines.append(line.rstrip())
     return lines
 
 

@@ -1,5 +1,6 @@
 """The measurements of `keras-albert benchmark peers` that start processes for every number."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import time
 
 from keras_albert_recipes import training_memory
-from keras_albert_recipes.benchmark_cases import OWN, masked, operations
+from keras_albert_recipes.benchmark_cases import FULL, OWN, SHORT, masked, operations
 from keras_albert_recipes.benchmark_workers import SideFailed, environment, rounds
 
 START_SHAPE = (1, 32)  # examples and tokens of the first batch
@@ -23,6 +24,7 @@ PAPER = {  # Lan et al. (2020), Table 2: speed of training relative to BERT-larg
     "albert_xxlarge_v2": 0.3,
 }
 CACHES = {"keras_albert-jax": "JAX_COMPILATION_CACHE_DIR"}  # side -> what names the folder
+JIT = {"yes": "jit_compile", "no": "without"}
 EVENTS = {
     "imported": "import",
     "predicted": "first prediction",
@@ -107,6 +109,42 @@ def memory_of(run, side, task):
     return json.loads(process.stdout.splitlines()[-1])
 
 
+def jit(run):
+    """Steps and predictions of this package with `jit_compile` and without it, by backend."""
+    sides = [side for side in run.args.sides if side in OWN]
+    if not sides:
+        raise ValueError(f"`jit` must have one of {OWN}. Received: sides={run.args.sides}")
+    task = {"model": "pretrainer", "preset": run.args.preset}
+    lanes = {(side, jit): f"{side}, {JIT[jit]}" for side in sides for jit in JIT}
+    with contextlib.ExitStack() as stack:
+        workers = {}
+        for (side, jit), label in lanes.items():
+            workers[label] = stack.enter_context(run.open(side, {**task, "jit": jit}))
+        for worker in workers.values():
+            worker.answer()
+        for rows, length in (FULL, SHORT):
+            for train in (True, False):
+                name = f"{'training step' if train else 'prediction'}, {rows} x {length} tokens"
+                if run.is_over([f"jit: {name}"]):
+                    continue
+                workload = {"train": train, "batch": rows, "length": length}
+                asked = {label: (worker, workload, 1.0) for label, worker in workers.items()}
+                rounds(asked, 1)  # the first compiles
+                found = rounds(asked, run.args.repeats)
+                faster = {
+                    side: quotients(found[lanes[side, "no"]], found[lanes[side, "yes"]])
+                    for side in sides
+                }
+                config, predictions = run.found["sizes"][run.args.preset], masked(length)
+                run.add(
+                    "jit",
+                    name,
+                    found,
+                    operations=operations(config, rows, length, predictions, train),
+                    relative={"to": "without jit_compile", "values": faster, "paper": {}},
+                )
+
+
 def sizes(run):
     """Each size beside BERT-large, in rounds of the two: no more are in memory at a time."""
     side = next((s for s in run.args.sides if s in OWN), None)
@@ -129,8 +167,7 @@ def sizes(run):
                     seconds = rounds(lanes, run.args.repeats)
                     found[train][REFERENCE] += seconds[REFERENCE]
                     found[train][size] = seconds[size]
-                    pairs = zip(seconds[REFERENCE], seconds[size], strict=True)
-                    ratios[train][size] = [large / small for large, small in pairs]
+                    ratios[train][size] = quotients(seconds[REFERENCE], seconds[size])
     for train, values in found.items():
         if not values[REFERENCE]:
             continue
@@ -147,3 +184,8 @@ def sizes(run):
             operations=needed,
             relative={"to": REFERENCE, "values": ratios[train], "paper": PAPER if train else {}},
         )
+
+
+def quotients(theirs, ours):
+    """How many times as long the first took, round by round."""
+    return [their / our for their, our in zip(theirs, ours, strict=True)]

@@ -201,20 +201,23 @@ def test_every_round_runs_every_side_and_begins_with_another():
     assert len(benchmark_workers.rounds(lanes)["a"]) == benchmark_workers.MOST
 
 
+class Fake:
+    """A worker that answers with these seconds, again and again."""
+
+    def __init__(self, *seconds):
+        self.seconds = itertools.cycle(seconds)
+
+    def ask(self, workload):
+        return {"seconds": next(self.seconds)}
+
+    def answer(self):
+        return {}
+
+    __enter__ = lambda self: self
+    __exit__ = lambda self, *error: None
+
+
 def test_sizes_are_relative_to_bert_large_in_rounds_of_the_two():
-    class Fake:
-        def __init__(self, seconds):
-            self.seconds = seconds
-
-        def ask(self, workload):
-            return {"seconds": self.seconds}
-
-        def answer(self):
-            return {}
-
-        __enter__ = lambda self: self
-        __exit__ = lambda self, *error: None
-
     seconds = {"bert_large_uncased": 6.0, "albert_base_v2": 1.5, "albert_xxlarge_v2": 12.0}
     added = []
     run = types.SimpleNamespace(
@@ -233,6 +236,34 @@ def test_sizes_are_relative_to_bert_large_in_rounds_of_the_two():
         assert more["relative"]["values"]["albert_base_v2"] == [4.0, 4.0]
         assert more["relative"]["values"]["albert_xxlarge_v2"] == [0.5, 0.5]
         assert more["operations"]["albert_xxlarge_v2"] > more["operations"]["bert_large_uncased"]
+
+
+def test_jit_is_compared_round_by_round_with_the_same_backend_without_it():
+    # A first round, which compiles, and two that count.
+    seconds = {"yes": (60.0, 1.0, 2.0), "no": (5.0, 3.0, 3.0)}
+    added = []
+    run = types.SimpleNamespace(
+        args=types.SimpleNamespace(
+            sides=["transformers", "keras_albert-jax"], preset="albert_base_v2", repeats=2
+        ),
+        found={"sizes": PRESETS},
+        is_over=lambda names: False,
+        open=lambda side, task: Fake(*seconds[task["jit"]]),
+        add=lambda what, case, values, **more: added.append((case, values, more)),
+    )
+    benchmark_solo.jit(run)
+    assert [case for case, *_ in added] == [
+        "training step, 8 x 128 tokens",
+        "prediction, 8 x 128 tokens",
+        "training step, 1 x 32 tokens",
+        "prediction, 1 x 32 tokens",
+    ]
+    for _, values, more in added:
+        assert values == {
+            "keras_albert-jax, jit_compile": [1.0, 2.0],
+            "keras_albert-jax, without": [3.0, 3.0],
+        }
+        assert more["relative"]["values"] == {"keras_albert-jax": [3.0, 1.5]}
 
 
 @pytest.mark.slow
