@@ -83,8 +83,8 @@ def cases_of(what, args, found):
     if what in ("inference", "latency"):
         shape = FULL if what == "inference" else SHORT
         return [batch(what, "classifier", layers, shape, False, args, config)]
-    names = ["SST-2"] if what == "finetuning" else list(found["lengths"])
-    return [examples(what, name, what == "finetuning", args, config, found) for name in names]
+    names = list(found["lengths"]) if what == "lengths" else ["SST-2"]
+    return [examples(what, name, args, config, found) for name in names]
 
 
 def batch(what, model, layers, shape, train, args, config):
@@ -104,12 +104,12 @@ def batch(what, model, layers, shape, train, args, config):
     )
 
 
-def examples(what, name, train, args, config, found):
+def examples(what, name, args, config, found):
     """A pass over texts of real lengths."""
     lengths, size = found["lengths"][name]["tokens"], found["lengths"][name]["batch"]
-    lanes = {}
+    pretrains, train, lanes = what == "short", what != "lengths", {}
     for side in offering(train, args):
-        for padding in paddings(side):
+        for padding in paddings(side, pretrains):
             label = side if padding == "sorted" else f"{side}, {PADDINGS[padding]}"
             # Of a fixed length one batch is computed, and stands for all.
             scale = len(lengths) / size if padding == "fixed" else 1.0
@@ -118,12 +118,16 @@ def examples(what, name, train, args, config, found):
     source = name if found["has_data"] else f"texts as in {name}"
     return Case(
         what,
-        f"{'training' if train else 'prediction'}, {source}, {len(lengths)} examples of "
+        f"{'pretraining' if pretrains else 'training' if train else 'prediction'}, {source}, "
+        f"{len(lengths)} examples of "
         f"{sum(lengths) / len(lengths):.0f} tokens on average",
-        "classifier",
+        "pretrainer" if pretrains else "classifier",
         config["num_layers"],
         lanes,
-        sum(operations(config, 1, length, training=train) for length in lengths),
+        sum(
+            operations(config, 1, length, masked(length) if pretrains else 0, train)
+            for length in lengths
+        ),
         len(lengths),
     )
 
@@ -131,8 +135,10 @@ def examples(what, name, train, args, config, found):
 PADDINGS = {"arrival": "as they come", "fixed": "to the limit", "packed": "packed"}
 
 
-def paddings(side):
+def paddings(side, pretrains):
     """How a side's users pad: its own way, or the ways that there are."""
+    if pretrains and not side.startswith("transformers"):
+        return ["fixed", "packed"] if side.startswith("keras_albert") else []
     if side.startswith("keras_albert"):
         return ["sorted"] if side.endswith("-onnx") else ["sorted", "packed"]
     if side.startswith("keras_hub"):

@@ -3,6 +3,7 @@
 import pathlib
 import time
 
+import numpy as np
 from keras_albert_recipes.benchmark_sides import CLIP, DECAY, EPSILON, HUB, OURS, RATE, Side
 
 
@@ -47,6 +48,8 @@ class KerasSide(Side):
     def over_examples(self, workload):
         if self.package == HUB:
             return self._hub_over_examples(workload)
+        if self.pretrains:
+            return self._pretraining(workload)
         from keras_albert.preprocessing.example_batches import ExampleBatches
 
         rows = self.rows(workload["examples"])
@@ -61,6 +64,28 @@ class KerasSide(Side):
             self.model.predict_rows(rows, size, packing=packing, verbose=0)
 
         return fit if workload["train"] else predict
+
+    def _pretraining(self, workload):
+        from keras_albert.data.stream import ExampleStream
+
+        x, y, size = self.examples(workload["examples"])
+        weights = {"mlm": (y["mlm"] >= 0).astype("float32")}
+        weights["sentence"] = np.ones(len(y["sentence"]), "float32")
+        y = {**y, "mlm": np.maximum(y["mlm"], 0)}
+
+        class Texts(ExampleStream):
+            num_examples = len(weights["mlm"]) if workload["padding"] == "packed" else size
+
+            def _examples(self, index, epoch):
+                cut = [{name: v[index] for name, v in part.items()} for part in (x, y, weights)]
+                return tuple(cut)
+
+        data = Texts(batch_size=size, static=True, packing=workload["padding"] == "packed")
+
+        def fit():
+            self.model.fit(data, epochs=1, shuffle=False, verbose=0)
+
+        return fit
 
     def _hub_over_examples(self, workload):
         (x, y), *_ = self.cut(workload)

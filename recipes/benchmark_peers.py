@@ -5,6 +5,7 @@
     keras-albert benchmark peers pretraining --dtype mixed_bfloat16 --plot bars.png
 
     pretraining  a training step, 8 x 128 tokens: masked-LM and sentence order, AdamW
+    short        a pass of pretraining over texts of SST-2's lengths, in batches of 32
     finetuning   a pass over SST-2 with its real lengths, in batches of 32
     inference    8 x 128 tokens
     lengths      a pass over SST-2, QNLI and SQuAD with their real lengths
@@ -48,7 +49,7 @@ from keras_albert_recipes.benchmark_workers import (
     rounds,
 )
 
-STEPS = ("pretraining", "small", "inference", "latency", "lengths", "finetuning")
+STEPS = ("pretraining", "small", "short", "inference", "latency", "lengths", "finetuning")
 SOLO = ("start", "memory", "jit", "sizes")  # start processes for every number
 NOT_BY_DEFAULT = ("keras_hub-torch", "keras_hub-tensorflow")
 MINUTES = 30, 10  # on a CPU, on a GPU
@@ -111,7 +112,7 @@ class Run:
     def prepare(self):
         """A process that makes weights and examples, and then knows the machine's peak."""
         args = self.args
-        wanted = {"lengths": list(SETS), "finetuning": ["SST-2"]}
+        wanted = {"lengths": list(SETS), "finetuning": ["SST-2"], "short": ["SST-2"]}
         task = {
             "task": "prepare",
             "folder": str(self.folder),

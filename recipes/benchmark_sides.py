@@ -138,6 +138,9 @@ class Side:
         with np.load(pathlib.Path(self.spec["data"], f"{name}.npz")) as file:
             arrays = dict(file)
         y, size = arrays.pop("labels"), int(arrays.pop("batch"))
+        if self.pretrains:
+            arrays["mask_positions"], tokens = to_predict(arrays)
+            y = {"mlm": tokens, "sentence": y}
         return arrays, y, size
 
     def rows(self, name):
@@ -150,12 +153,15 @@ class Side:
     def cut(self, workload):
         """Batches in the order of the list, padded as the workload says."""
         arrays, y, size = self.examples(workload["examples"])
-        for begin in range(0, size if workload["padding"] == "fixed" else len(y), size):
-            x = {name: value[begin : begin + size] for name, value in arrays.items()}
+        count, length = arrays["token_ids"].shape
+        for begin in range(0, size if workload["padding"] == "fixed" else count, size):
+            rows = slice(begin, begin + size)
+            x = {name: value[rows] for name, value in arrays.items()}
             if workload["padding"] == "arrival":
                 longest = int(x["padding_mask"].sum(1).max())
-                x = {name: value[:, :longest] for name, value in x.items()}
-            yield self.given(x, y[begin : begin + size])
+                x |= {name: v[:, :longest] for name, v in x.items() if v.shape[1] == length}
+            one = {name: v[rows] for name, v in y.items()} if self.pretrains else y[rows]
+            yield self.given(x, one)
 
     def over_examples(self, workload):
         """One batch after the other; a side with a loop of its own has its own method."""
@@ -169,6 +175,18 @@ class Side:
                     self.infer(x)
 
         return run
+
+
+def to_predict(arrays, seed=0):
+    """Positions (N, M) that a masked-LM head reads, and tokens; -100 where a text has fewer."""
+    lengths, rng = arrays["padding_mask"].sum(1), np.random.default_rng(seed)
+    positions = np.zeros((len(lengths), masked(lengths.max())), "int32")
+    tokens = np.full(positions.shape, -100, "int32")
+    for row, length in enumerate(lengths):
+        drawn = np.sort(rng.permutation(length - 2)[: masked(length)]) + 1  # not [CLS] and [SEP]
+        positions[row, : len(drawn)] = drawn
+        tokens[row, : len(drawn)] = arrays["token_ids"][row, drawn]
+    return positions, tokens
 
 
 def start(side, spec):

@@ -307,6 +307,36 @@ def test_each_side_computes_each_example_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_pretraining_on_short_texts_has_the_losses_of_transformers(tmp_path, monkeypatch):
+    """Padded to the limit, padded to the longest and packed: all masked tokens, each once."""
+    pytest.importorskip("transformers")
+    size = {**PRESETS["albert_tiny"], **TOY, "vocabulary_size": 2000}
+    monkeypatch.setitem(PRESETS, "toy", size)
+    spec = {"folder": str(tmp_path), "source": None, "preset": "toy", "sizes": [], "seed": 0}
+    spec |= {"sets": ["SST-2"], "examples": 64, "depths": {"pretrainer": []}, "dtype": "float32"}
+    found = benchmark_material.prepare(spec)
+    counts = [benchmark_cases.masked(length) for length in found["lengths"]["SST-2"]["tokens"]]
+
+    spec = {"model": "pretrainer", "folder": str(tmp_path / "pretrainer-2"), "jit": "auto"}
+    spec |= {"data": str(tmp_path), "dtype": "float32", "threads": 1}
+    work = {"train": True, "examples": "SST-2"}
+    losses = {}
+    for padding in ("fixed", "arrival"):
+        theirs = benchmark_sides.open_side({**spec, "side": "transformers"})
+        batches = list(theirs.cut({**work, "padding": padding}))
+        predicted = sum((y["labels"] >= 0).sum() for _, y in batches)
+        assert predicted == sum(counts[: 32 * len(batches)])
+        losses[padding] = [theirs.train(x, y) for x, y in batches]
+    assert len(losses["arrival"]) == 2
+    losses["packed"] = losses.pop("arrival")
+    for padding, expected in losses.items():
+        ours = benchmark_sides.open_side({**spec, "side": "keras_albert-torch"})
+        benchmark_sides.make_workload(ours, {**work, "padding": padding})()
+        # Keras gives the mean of the batches, as the weights move.
+        assert ours.model.history.history["loss"] == pytest.approx([np.mean(expected)], rel=1e-4)
+
+
+@pytest.mark.slow
 def test_the_command(tmp_path, capsys, monkeypatch):
     pytest.importorskip("transformers")
     find_spec = peers.importlib.util.find_spec
