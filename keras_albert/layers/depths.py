@@ -8,6 +8,7 @@ every depth. Their new states are assigned outside, once.
 import keras
 from keras import ops
 from keras.src.backend import AutocastScope  # no public name reads a variable without a cast
+from keras.src.backend.common.stateless_scope import in_stateless_scope
 
 # Tokens of a batch up to which a scan is faster than a loop. The loop makes a gradient of the
 # weights for each depth and adds them up, which is most of a small step; the scan keeps its
@@ -86,3 +87,22 @@ def scan(block, x, count, remat, **options):
     (x, states), _ = ops.scan(depth, (x, pure.states), None, length=count)
     pure.assign(states)
     return x
+
+
+def traced_once(blocks):
+    """The same blocks, where TensorFlow makes a graph as functions that it traces once each.
+
+    It then copies them into the graph at every depth: a step takes as long, and begins sooner. The
+    last block, which may be asked for some positions alone, stays what it is.
+    """
+    distinct = {id(block): block for block in blocks[:-1]}
+    if keras.backend.backend() != "tensorflow" or len(distinct) > len(blocks) - 2:
+        return blocks
+    import tensorflow as tf
+
+    # Under a strategy each replica has variables of its own; in a stateless call, new states of
+    # dropout would stay within the function.
+    if not tf.inside_function() or tf.distribute.has_strategy() or in_stateless_scope():
+        return blocks
+    functions = {key: tf.function(block, autograph=False) for key, block in distinct.items()}
+    return [*(functions[id(block)] for block in blocks[:-1]), blocks[-1]]

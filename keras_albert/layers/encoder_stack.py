@@ -5,7 +5,7 @@ import keras
 from keras_albert.arguments import check_booleans, check_positive_numbers
 from keras_albert.layers.activations import get_activation, serialize_activation
 from keras_albert.layers.attention import SelfAttention, output_shape
-from keras_albert.layers.depths import rematerialize, scan, scans
+from keras_albert.layers.depths import rematerialize, scan, scans, traced_once
 from keras_albert.layers.feed_forward import FeedForward
 from keras_albert.layers.shared_products import shared_products
 from keras_albert.layers.sharing import sharing_plan
@@ -161,6 +161,8 @@ class EncoderStack(keras.layers.Layer):
         if whole and scans(blocks, x, self.remat):
             x = scan(blocks[0], x, len(blocks) - 1, self.remat, **options)
             blocks = blocks[-1:]
+        if whole and not self.remat:
+            blocks = traced_once(blocks)
         with shared_products(self, x, whole and not self.remat):
             for number, block in enumerate(blocks, 1):
                 if number == len(blocks):

@@ -5,13 +5,15 @@ import keras
 from keras_albert.preprocessing.example_batches import ExampleBatches
 
 
-def for_keras(data):
+def for_keras(data, shuffle=False, class_weight=None):
     """What to give to Keras for `data`: on TensorFlow an adapter, else the same.
 
     It ends when its last batch does, and says so where shapes differ from batch to batch.
 
     Args:
         data: what `fit` was given, or the adapter that a `TrainingState` made of it.
+        shuffle: of `keras.Model.fit`, which does not heed it for an adapter.
+        class_weight: likewise.
     """
     source = getattr(data, "py_dataset", data)
     is_ours = hasattr(source, "packing")  # of examples that are encoded, or of shards
@@ -21,7 +23,9 @@ def for_keras(data):
     from keras.src.trainers.data_adapters.data_adapter_utils import get_tensor_spec
     from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-    adapter = data if isinstance(data, PyDatasetAdapter) else PyDatasetAdapter(source)
+    adapter = data
+    if not isinstance(data, PyDatasetAdapter):
+        adapter = PyDatasetAdapter(source, class_weight, shuffle)
     pipeline = adapter.get_tf_dataset
 
     def without_autotuner():

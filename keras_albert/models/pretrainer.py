@@ -183,7 +183,7 @@ class AlbertPretrainer(AlbertTask, keras_hub.models.Task):
                 "a tuple (x, y). Received: a dict"
             )
         for data in (x, validation_data):
-            self._check_dataset(data)
+            self._check_dataset(data, training=data is x)
         if _is_endless(x):
             kwargs["steps_per_epoch"] = kwargs.get("steps_per_epoch") or len(x)
             kwargs["shuffle"] = False  # it shuffles itself, and Keras would warn that it cannot
@@ -206,10 +206,10 @@ class AlbertPretrainer(AlbertTask, keras_hub.models.Task):
             kwargs["steps"] = kwargs.get("steps") or len(x)
         return super().predict(x, batch_size, **kwargs)
 
-    def _check_dataset(self, data) -> None:
+    def _check_dataset(self, data, training=False) -> None:
         """Raise a `ValueError` where a dataset was made for another model than this one."""
         if getattr(data, "packing", False):
-            self.check_undivided()
+            self.check_undivided(training)
         for part in getattr(data, "datasets", (data,)):
             objective = getattr(part, "objective", self.objective)
             if objective != self.objective:

@@ -166,7 +166,7 @@ class AlbertTask(WholeSteps, SavedTask):
         if batch_size is not None:
             check_positive_integers("fit", batch_size=batch_size)
         check_booleans("fit", shuffle=shuffle, packing=packing)
-        self.check_packing(packing, x)
+        self.check_packing(packing, x, training=True)
         check("fit", "in [0, 1)", lambda share: 0 <= share < 1, validation_split=validation_split)
         if x is None or isinstance(x, (int, float)):
             raise ValueError(f"`x` must be {self.takes}, or a dataset. Received: x={x!r}")
@@ -211,7 +211,9 @@ class AlbertTask(WholeSteps, SavedTask):
             return super().fit(x, y, batch_size, validation_data=validation_data, **kwargs)
         return keras.Model.fit(
             self,
-            self.in_parts(x, batch_size or _BATCH_SIZE, shuffle=shuffle),
+            self.in_parts(
+                x, batch_size or _BATCH_SIZE, shuffle, class_weight=kwargs.get("class_weight")
+            ),
             y,
             batch_size,
             sample_weight=sample_weight,
@@ -306,7 +308,7 @@ class AlbertTask(WholeSteps, SavedTask):
     def check_labels(self, rows) -> None:
         """Raise a `ValueError` for a label that the model has no output for."""
 
-    def check_packing(self, packing, x) -> None:
+    def check_packing(self, packing, x, training=False) -> None:
         """Raise a `ValueError` where texts are to be packed that cannot be."""
         if not packing:
             return
@@ -320,7 +322,7 @@ class AlbertTask(WholeSteps, SavedTask):
                 "`packing` is of raw texts: model inputs are rows already, and a dataset is a "
                 f"`PyDataset` or has a pipeline. Received: packing=True and {type(x).__name__}"
             )
-        self.check_undivided()
+        self.check_undivided(training)
 
     def _batches(self, rows, batch_size, **kwargs):
         return ExampleBatches(self, rows, batch_size or _BATCH_SIZE, **kwargs)

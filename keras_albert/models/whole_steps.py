@@ -3,6 +3,8 @@
 import contextlib
 
 import keras
+import numpy as np
+from keras.src.backend import compute_output_spec
 
 from keras_albert.arguments import check_positive_integers
 from keras_albert.layers.dropout import masks_of_replica
@@ -32,13 +34,19 @@ class WholeSteps:
         """Whether a step is made of parts: here, or in the processes of `torchrun`."""
         return self.parts > 1 or ddp.is_distributed()
 
-    def check_undivided(self) -> None:
-        """Raise a `ValueError` where packed batches, whose rows differ in number, would be cut."""
+    def check_undivided(self, training) -> None:
+        """Raise a `ValueError` where packed batches, whose rows differ in number, would be cut.
+
+        Args:
+            training: whether `fit` has them: micro-batches are its own.
+        """
         layout = keras.distribution.distribution()
-        if self.is_divided or layout is not None:
+        replicas = distribution.replicas_of(self)
+        divided = self.is_divided if training else replicas > 1 or ddp.is_distributed()
+        if divided or layout is not None:
             raise ValueError(
-                "A packed batch cannot be cut into equal parts: leave out `packing`, or train on "
-                "one device without `accumulation_steps`. Received: "
+                "A packed batch cannot be cut into equal parts: leave out `packing`, or use one "
+                "device and train without `accumulation_steps`. Received: "
                 + (f"{self.parts} parts a process" if layout is None else type(layout).__name__)
             )
 
@@ -108,6 +116,9 @@ class WholeSteps:
         return ddp.metrics_of_all(self, super().get_metrics_result)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        if self._is_plain_tensorflow():
+            specs = iterator._distributed_dataset.element_spec if iterator else data_batch
+            return self._make_metrics(specs)
         # Keras takes the mean over replicas of a batch to see its shapes, which fails for masks.
         if iterator is not None and distribution.replicas_of(self) > 1:
             for _, _, batches in iterator:
@@ -116,6 +127,28 @@ class WholeSteps:
             iterator = None
         super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
 
+    def make_train_function(self, force=False):
+        """See `keras.Model.make_train_function`."""
+        # On TensorFlow Keras makes metrics' and the optimizer's variables within the first step,
+        # which tf.function then traces a second time. Those of metrics: `_make_metrics`.
+        if self._is_plain_tensorflow() and not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
+    def _is_plain_tensorflow(self):
+        return keras.backend.backend() == "tensorflow" and distribution.replicas_of(self) == 1
+
+    def _make_metrics(self, batch):
+        """Make the variables of metrics, for a batch or its specs."""
+        parts = (self._compile_metrics, self._compile_loss)
+        if all(part is None or part.built for part in parts):
+            return
+        batch = keras.tree.map_structure(_symbol, batch)
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+        arguments = {"x": x, "y": y, "y_pred": self.output, "sample_weight": sample_weight}
+        compute_output_spec(self.compute_metrics, **arguments)
+        compute_output_spec(self._compute_loss, **arguments, training=False)
+
     def _masks(self):
         if distribution.replicas_of(self) == 1:
             return contextlib.nullcontext()
@@ -123,24 +156,29 @@ class WholeSteps:
 
         return masks_of_replica(tf.distribute.get_replica_context().replica_id_in_sync_group)
 
-    def in_parts(self, data, batch_size, shuffle=False):
+    def in_parts(self, data, batch_size, shuffle=False, class_weight=None):
         """What Keras' loops take for `data` of `fit`, cut into equal parts."""
-        return self._divided(data, batch_size, self.accumulation_steps, shuffle)
+        return self._divided(data, batch_size, self.accumulation_steps, shuffle, class_weight)
 
     def in_replicas(self, data, batch_size=None):
         """What Keras' loops take for `data` of `evaluate`, which has no micro-batches."""
-        return self._divided(data, batch_size, 1, False)
+        return self._divided(data, batch_size, 1, False, None)
 
-    def _divided(self, data, batch_size, count, shuffle):
+    def _divided(self, data, batch_size, count, shuffle, class_weight):
         replicas = distribution.replicas_of(self)
         if data is None or replicas * count == 1:
-            return for_keras(data)
+            return for_keras(data, shuffle, class_weight)
         source = getattr(data, "py_dataset", data)  # of the adapter of a `TrainingState`
         if not isinstance(source, keras.utils.PyDataset):
             rows = len(keras.tree.flatten(data)[0])
             check_divides(min(batch_size, rows), count, replicas)
             check_divides(rows % batch_size, count, replicas, "The last batch of model inputs")
             return data
+        if class_weight is not None:
+            raise ValueError(
+                "`class_weight` must be None where a step is made of parts: give each example its "
+                f"`sample_weight`. Received: {class_weight}, in {self.parts} parts"
+            )
         if source.num_batches is None:
             check_divides(source.batch_size, count, replicas, "`batch_size` of the dataset")
         elif not isinstance(source, ExampleBatches):  # which the task fills up itself
@@ -160,3 +198,10 @@ class WholeSteps:
                     f"`accumulation_steps`, {self.parts}: batch with `drop_remainder=True`. "
                     f"Received: batches of {rows or 'unknown size'}"
                 )
+
+
+def _symbol(leaf):
+    if leaf is None:
+        return None
+    leaf = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
+    return keras.KerasTensor(leaf.shape, keras.backend.standardize_dtype(leaf.dtype))

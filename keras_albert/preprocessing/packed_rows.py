@@ -32,13 +32,23 @@ def pack_texts(x, limit=ROW, places_NM=None):
         `"position_ids"` int32 (R, L): the place of a token in its text;
         `"positions"` int32 (R, K): the tokens of a row that a head reads, filled up with 0;
         `"answers"` int32 (N, M): which of those R * K each of `places_NM` is.
+
+    Raises:
+        ValueError: a place is not in its text; in a packed row it would be in another.
     """
     mask_NS = np.asarray(x["padding_mask"], bool)
     if places_NM is None:
         places_NM = np.zeros((len(mask_NS), 1), "int32")
     is_read_NM = places_NM > 0
     is_read_NM[:, 0] = True
-    lengths_N = mask_NS.sum(1)
+    lengths_N = np.maximum(mask_NS.sum(1), 1)  # what is read of an empty text is padding
+    if (beyond := places_NM >= lengths_N[:, None]).any():
+        text, column = np.argwhere(beyond)[0]
+        raise ValueError(
+            "The places that a head reads, masked positions among them, must be within their "
+            f"text. Received: place {places_NM[text, column]} of a text of {lengths_N[text]} "
+            f"tokens, row {text} of its batch"
+        )
     length = max(limit, mask_NS.shape[1])
     taken_N3 = np.stack([lengths_N, is_read_NM.sum(1), np.ones_like(lengths_N)], 1)
     row_N, before_N3, filled_R3 = _first_fit(taken_N3, length)

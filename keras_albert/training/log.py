@@ -83,8 +83,9 @@ class TrainingLog(keras.callbacks.Callback):
     def watch(self, data):
         """Take batch size and lengths from a dataset; returns the dataset."""
         self._data = data
+        self._rows = data.rows_per_batch
         if self.tokens_per_step is None:
-            self.tokens_per_step = _rows(data) * data.sequence_length
+            self.tokens_per_step = self._rows * data.sequence_length
         return data
 
     def on_train_begin(self, logs=None):
@@ -192,9 +193,8 @@ class TrainingLog(keras.callbacks.Callback):
         if self._data is None or not hasattr(backbone, "embedding_dim"):
             return None
         data = self._data
-        return operations_per_step(
-            backbone, _rows(data), data.sequence_length, data.max_predictions
-        )
+        predictions = data.batch_size * data.max_predictions / self._rows  # of a row
+        return operations_per_step(backbone, self._rows, data.sequence_length, predictions)
 
     def _write(self, row):
         row["time"] = round(time.time(), 3)
@@ -202,11 +202,6 @@ class TrainingLog(keras.callbacks.Callback):
             file.write(json.dumps(row) + "\n")
         if self._board is not None:
             add_to_board(self._board, [row])
-
-
-def _rows(data):
-    """Rows of a batch: fewer than examples where they are packed."""
-    return getattr(data, "rows_per_batch", data.batch_size)
 
 
 def read_log(path: str | os.PathLike) -> list[dict]:

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 
-def operations_per_step(backbone, batch_size: int, length: int, predictions: int) -> float:
+def operations_per_step(backbone, rows: int, length: int, predictions: float) -> float:
     """Floating-point operations of the matrix products of one step of masked language modelling.
 
     A product of (m, k) and (k, n) takes 2 m k n; the way back takes twice the way forth. Shared
@@ -17,9 +17,9 @@ def operations_per_step(backbone, batch_size: int, length: int, predictions: int
     Args:
         backbone: an `AlbertBackbone`, or what has its `num_layers`, `hidden_dim`,
             `intermediate_dim`, `embedding_dim` and `vocabulary_size`.
-        batch_size: examples of a step.
-        length: tokens of an example.
-        predictions: masked positions of an example.
+        rows: of a step; as many as examples, where those are not packed.
+        length: tokens of a row.
+        predictions: masked positions of a row, on average.
 
     Source: the definition of the layers; Kaplan et al. (2020), section 2.1, for the factor 3.
     """
@@ -27,7 +27,7 @@ def operations_per_step(backbone, batch_size: int, length: int, predictions: int
     block = 2 * (4 * h * h + 2 * h * i) + 2 * 2 * length * h
     tokens = length * (backbone.num_layers * block + (2 * e * h if e != h else 0))
     head = predictions * 2 * (h * e + e * backbone.vocabulary_size)
-    return 3.0 * batch_size * (tokens + head)
+    return 3.0 * rows * (tokens + head)
 
 
 def matrix_peak(dtype: str = "float32", seconds: float = 0.3) -> float:

@@ -108,7 +108,9 @@ def test_a_scan_takes_the_steps_of_a_loop(monkeypatch, adapted):
 
 
 @pytest.mark.slow
-def test_also_in_mixed_precision_and_compiled_in_the_other_way():
+def test_also_in_mixed_precision_and_compiled_in_the_other_way(monkeypatch):
+    # TensorFlow rounds a block that it traced as a function at other places.
+    monkeypatch.setattr(encoder_stack, "traced_once", lambda blocks: blocks)
     # Shared weights: added in another precision, their gradients would be 1e-2 off. XLA keeps more
     # digits where it fuses, and fuses the two in other ways: bfloat16 is all that it promises.
     tolerance = 16 * 2**-8 if keras.backend.backend() == "jax" else 1e-3

@@ -10,6 +10,7 @@ import keras_albert as ka
 from keras_albert.models.pipelines import for_keras
 from keras_albert.preprocessing.example_batches import ExampleBatches
 from keras_albert.preprocessing.packed_rows import pack_texts
+from keras_albert.training.throughput import operations_per_step
 from tests.conftest import to_numpy
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"]
@@ -201,6 +202,84 @@ def test_a_packed_stream_has_the_examples_of_its_plain_one(shards, tmp_path):
     assert ka.MixedDataset(both, [1, 2]).sequence_length == 32
 
 
+@pytest.mark.backend_free
+def test_an_empty_text_reads_padding_and_no_place_is_in_another_text():
+    mask = np.arange(8)[None] < np.array([5, 0, 8, 3])[:, None]
+    x = {name: np.arange(1, 33).reshape(4, 8) * mask for name in ("token_ids", "segment_ids")}
+    places = np.array([[0, 4], [0, 0], [0, 7], [0, 2]])
+    packed = pack_texts({**x, "padding_mask": mask}, 8, places)
+    row, slot = np.divmod(packed["answers"], packed["positions"].shape[1])
+    place = packed["positions"][row, slot]
+    found = packed["token_ids"][row, place]
+    np.testing.assert_array_equal(found, [[1, 5], [0, 0], [17, 24], [25, 27]])
+    for text, beyond in ((0, 5), (1, 1), (3, 7)):
+        wrong = places.copy()
+        wrong[text, 1] = beyond
+        with pytest.raises(ValueError, match=f"within their text.*place {beyond} .*row {text} "):
+            pack_texts({**x, "padding_mask": mask}, 8, wrong)
+
+
+@pytest.mark.backend_free
+def test_a_packed_step_counts_its_rows_and_the_heads_of_all_its_texts(shards, tmp_path):
+    data = short_documents(shards, packing=True)
+    model = ka.AlbertPretrainer(small_backbone())
+    log = ka.TrainingLog(tmp_path)
+    log.set_model(model)
+    log.watch(data)
+    x, y, _ = data[0]
+    rows, (texts, predictions) = len(x["token_ids"]), y["mlm"].shape
+
+    def count(*sizes):
+        return operations_per_step(model.backbone, *sizes)
+
+    heads = count(texts, 32, predictions) - count(texts, 32, 0)
+    assert log._operations_per_step() == pytest.approx(count(rows, 32, 0) + heads)
+    assert log.tokens_per_step == rows * 32
+
+
+@pytest.mark.parametrize("packing", [False, True])
+def test_class_weight_is_that_of_each_example(packing):
+    found, weights = [], {0: 0.5, 1: 2.0, 2: 1.0}
+    for options in (
+        {"class_weight": weights},
+        {"sample_weight": np.array([weights[label] for label in LABELS])},
+        {},
+    ):
+        model = classifier()
+        model.compile(keras.optimizers.SGD(0.5))
+        history = model.fit(
+            TEXTS, LABELS, 21, packing=packing, shuffle=False, epochs=2, verbose=0, **options
+        )
+        found.append(history.history["loss"])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+    assert not np.allclose(found[0], found[2], rtol=1e-2)
+    model.compile(accumulation_steps=3)
+    if not packing:
+        with pytest.raises(ValueError, match="`class_weight` must be None.*`sample_weight`"):
+            model.fit(TEXTS, LABELS, 21, class_weight=weights, verbose=0)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_static_dataset_is_shuffled_by_batches(shards, shuffle):
+    """As Keras does with every dataset that ends; `evaluate` and `predict` keep its order."""
+    data = short_documents(shards, static=True, batch_size=4)
+    asked = []
+
+    class Recording(type(data)):
+        def __getitem__(self, index):
+            asked.append(index)
+            return super().__getitem__(index)
+
+    data.__class__ = Recording
+    model = ka.AlbertPretrainer(small_backbone())
+    model.compile(keras.optimizers.SGD(0.0))
+    model.fit(data, shuffle=shuffle, verbose=0)
+    count = len(data)
+    order = asked[-count:]
+    assert sorted(order) == list(range(count))
+    assert (order == list(range(count))) != shuffle
+
+
 def test_packed_batches_that_would_be_cut_are_refused(shards):
     with pytest.raises(ValueError, match="`packing` must be False.*num_processes=2"):
         short_documents(shards, packing=True, num_processes=2)
@@ -225,6 +304,15 @@ def test_what_cannot_be_packed_is_refused():
     model.compile(accumulation_steps=3)
     with pytest.raises(ValueError, match="cannot be cut into equal parts.*3 parts"):
         model.fit(TEXTS, LABELS, packing=True)
+    # Only `fit` makes micro-batches.
+    np.testing.assert_allclose(
+        model.predict(TEXTS, packing=True, verbose=0), model.predict(TEXTS, verbose=0), atol=1e-5
+    )
+    np.testing.assert_allclose(
+        model.evaluate(TEXTS, LABELS, packing=True, verbose=0),
+        model.evaluate(TEXTS, LABELS, verbose=0),
+        atol=1e-5,
+    )
     with pytest.raises(ValueError, match="`packing` of fit must be True or False"):
         model.fit(TEXTS, LABELS, packing="yes")
 
