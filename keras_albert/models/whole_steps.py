@@ -136,7 +136,7 @@ class WholeSteps:
         return super().make_train_function(force)
 
     def _is_plain_tensorflow(self):
-        return keras.backend.backend() == "tensorflow" and distribution.replicas_of(self) == 1
+        return keras.backend.backend() == "tensorflow" and self._distribute_strategy is None
 
     def _make_metrics(self, batch):
         """Make the variables of metrics, for a batch or its specs."""

@@ -83,7 +83,8 @@ class TrainingLog(keras.callbacks.Callback):
     def watch(self, data):
         """Take batch size and lengths from a dataset; returns the dataset."""
         self._data = data
-        self._rows = data.rows_per_batch
+        # Fewer than examples where they are packed; a stream of others may have no such number.
+        self._rows = getattr(data, "rows_per_batch", data.batch_size)
         if self.tokens_per_step is None:
             self.tokens_per_step = self._rows * data.sequence_length
         return data
