@@ -104,5 +104,8 @@ def traced_once(blocks):
     # dropout would stay within the function.
     if not tf.inside_function() or tf.distribute.has_strategy() or in_stateless_scope():
         return blocks
+    layers = [layer for block in distinct.values() for layer in block._flatten_layers()]
+    if any(layer.activity_regularizer is not None for layer in layers):
+        return blocks  # its loss would stay within the function, too
     functions = {key: tf.function(block, autograph=False) for key, block in distinct.items()}
     return [*(functions[id(block)] for block in blocks[:-1]), blocks[-1]]

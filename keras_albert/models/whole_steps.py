@@ -141,7 +141,7 @@ class WholeSteps:
     def _make_metrics(self, batch):
         """Make the variables of metrics, for a batch or its specs."""
         parts = (self._compile_metrics, self._compile_loss)
-        if all(part is None or part.built for part in parts):
+        if self.run_eagerly or all(part is None or part.built for part in parts):
             return
         batch = keras.tree.map_structure(_symbol, batch)
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
@@ -201,7 +201,7 @@ class WholeSteps:
 
 
 def _symbol(leaf):
-    if leaf is None:
-        return None
+    if leaf is None or (hasattr(leaf, "value_type") and not hasattr(leaf, "shape")):
+        return None  # the second: how tf.data says so
     leaf = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
     return keras.KerasTensor(leaf.shape, keras.backend.standardize_dtype(leaf.dtype))

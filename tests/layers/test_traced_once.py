@@ -88,3 +88,24 @@ def test_without_state_it_gives_its_new_states_back():
     assert moved
     for one, other in zip(moved, eager, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_what_a_function_would_keep_for_itself_is_heard():
+    """Losses of activities, missing weights, and metrics that look at numbers."""
+    x, y = batch()
+    model = make(False, num_layers=4)
+    model.backbone.encoder.feed_forward_0.activity_regularizer = keras.regularizers.L2(1.0)
+    model.compile(keras.optimizers.SGD(0.0))
+    loss = model.fit(x, y, 4, verbose=0).history["loss"][0]
+    plain = make(False, num_layers=4)
+    plain.compile(keras.optimizers.SGD(0.0))
+    assert loss > 1.5 * plain.fit(x, y, 4, verbose=0).history["loss"][0]
+
+    weights = {"mlm": np.ones((4, 3), "float32"), "sentence": None}
+    assert np.isfinite(plain.fit(x, y, 4, sample_weight=weights, verbose=0).history["loss"][0])
+
+    def mean(y_true, y_pred):
+        return np.mean(y_pred.numpy()) * keras.ops.ones(())
+
+    plain.compile(keras.optimizers.SGD(0.0), metrics={"sentence": [mean]}, run_eagerly=True)
+    plain.fit(x, y, 4, verbose=0)
