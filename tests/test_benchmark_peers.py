@@ -217,18 +217,24 @@ class Fake:
     __exit__ = lambda self, *error: None
 
 
-def test_sizes_are_relative_to_bert_large_in_rounds_of_the_two():
-    seconds = {"bert_large_uncased": 6.0, "albert_base_v2": 1.5, "albert_xxlarge_v2": 12.0}
+def fake_run(worker, **options):
+    """A run whose processes are `worker(task)`, and the list of what it adds."""
     added = []
     run = types.SimpleNamespace(
         args=types.SimpleNamespace(
-            sides=["transformers", "keras_albert-jax"], sizes=list(seconds), repeats=2
+            sides=["transformers", "keras_albert-jax"], repeats=2, **options
         ),
         found={"sizes": PRESETS},
         is_over=lambda names: False,
-        open=lambda side, task: Fake(seconds[task["preset"]]),
+        open=lambda side, task: worker(task),
         add=lambda what, case, values, **more: added.append((case, values, more)),
     )
+    return run, added
+
+
+def test_sizes_are_relative_to_bert_large_in_rounds_of_the_two():
+    seconds = {"bert_large_uncased": 6.0, "albert_base_v2": 1.5, "albert_xxlarge_v2": 12.0}
+    run, added = fake_run(lambda task: Fake(seconds[task["preset"]]), sizes=list(seconds))
     benchmark_solo.sizes(run)
     assert [case.split(",")[0] for case, *_ in added] == ["training step", "prediction"]
     for _, values, more in added:
@@ -241,16 +247,7 @@ def test_sizes_are_relative_to_bert_large_in_rounds_of_the_two():
 def test_jit_is_compared_round_by_round_with_the_same_backend_without_it():
     # A first round, which compiles, and two that count.
     seconds = {"yes": (60.0, 1.0, 2.0), "no": (5.0, 3.0, 3.0)}
-    added = []
-    run = types.SimpleNamespace(
-        args=types.SimpleNamespace(
-            sides=["transformers", "keras_albert-jax"], preset="albert_base_v2", repeats=2
-        ),
-        found={"sizes": PRESETS},
-        is_over=lambda names: False,
-        open=lambda side, task: Fake(*seconds[task["jit"]]),
-        add=lambda what, case, values, **more: added.append((case, values, more)),
-    )
+    run, added = fake_run(lambda task: Fake(*seconds[task["jit"]]), preset="albert_base_v2")
     benchmark_solo.jit(run)
     assert [case for case, *_ in added] == [
         "training step, 8 x 128 tokens",

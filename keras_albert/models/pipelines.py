@@ -16,7 +16,7 @@ def for_keras(data, shuffle=False, class_weight=None):
         class_weight: likewise.
     """
     source = getattr(data, "py_dataset", data)
-    if source is not data and class_weight is not None:
+    if source is not data:
         data.class_weight = class_weight
     is_ours = hasattr(source, "packing")  # of examples that are encoded, or of shards
     if not is_ours or keras.backend.backend() != "tensorflow":

@@ -259,6 +259,17 @@ def test_class_weight_is_that_of_each_example(packing):
             model.fit(TEXTS, LABELS, 21, class_weight=weights, verbose=0)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="tf.data")
+def test_class_weight_reaches_the_adapter_of_a_training_state():
+    from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+
+    model = classifier()
+    batches = ExampleBatches(model, model.preprocessor.encode(TEXTS, LABELS, None), 21)
+    adapter = for_keras(PyDatasetAdapter(batches), class_weight={0: 0.5, 1: 2.0, 2: 1.0})
+    _, y, weight = next(iter(adapter.get_tf_dataset()))
+    np.testing.assert_array_equal(np.array([0.5, 2.0, 1.0])[np.array(y)], np.array(weight))
+
+
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_a_static_dataset_is_shuffled_by_batches(shards, shuffle):
     """As Keras does with every dataset that ends; `evaluate` and `predict` keep its order."""
